@@ -1,0 +1,12 @@
+//! The dataplane of sliceproxy: a fixed nftables program, the rows it works on, and the way to the
+//! kernel. Synchronous, and without any knowledge of Kubernetes.
+
+#![deny(missing_docs)]
+
+pub mod cidr;
+mod digest;
+pub mod frontend;
+pub mod kernel;
+pub mod program;
+pub mod rows;
+pub mod transaction;
