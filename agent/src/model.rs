@@ -210,7 +210,6 @@ pub struct Hints {
 
 /// The conditions of an endpoint, defaults applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[expect(clippy::struct_excessive_bools, reason = "three conditions of the API, each its own bool")]
 pub struct Conditions {
     /// Takes new connections.
     pub ready: bool,
