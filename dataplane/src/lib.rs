@@ -7,6 +7,8 @@ pub mod cidr;
 mod digest;
 pub mod frontend;
 pub mod kernel;
+pub mod ledger;
 pub mod program;
 pub mod rows;
+pub mod slots;
 pub mod transaction;

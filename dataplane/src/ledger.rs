@@ -1,0 +1,356 @@
+//! What the kernel should hold, what it is known to hold, and the difference between the two.
+//!
+//! The difference is kept, not computed: a row whose wish changes is marked together with the value
+//! that the kernel has. So a transaction costs what changed, and a change that is taken back before
+//! it was sent costs nothing. Marks go only when [`Ledger::committed`] says that the kernel agreed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rustc_hash::FxHashMap;
+
+use crate::frontend::Family;
+use crate::kernel::KernelState;
+use crate::program::Program;
+use crate::rows::{AffinityRow, Chain, LearnGroup, Row, RowKey, RowValue, Verdict};
+use crate::transaction::{Stray, Transaction};
+
+/// A desired row.
+#[derive(Debug, Clone, Copy)]
+struct Wish {
+    value: RowValue,
+    /// How many asked for it; the row goes with the last of them.
+    holders: u32,
+}
+
+/// A row that the kernel refused and that is left out until its value changes or it is retried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SetAside {
+    /// The refused value.
+    pub value: RowValue,
+    /// The kernel's error number.
+    pub errno: i32,
+}
+
+/// Desired rows and their difference to the kernel's.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    programs: Vec<Program>,
+    wishes: FxHashMap<RowKey, Wish>,
+    /// Rows whose wish differs from what the kernel holds, with what the kernel holds.
+    differing: FxHashMap<RowKey, Option<RowValue>>,
+    /// How many desired rows point at a chain.
+    uses: FxHashMap<(Family, Chain), u32>,
+    /// Chains that the kernel holds.
+    existing: BTreeSet<(Family, Chain)>,
+    groups: FxHashMap<Chain, LearnGroup>,
+    strays: Vec<Stray>,
+    to_install: BTreeSet<Family>,
+    set_aside: BTreeMap<RowKey, SetAside>,
+    forgotten: Vec<AffinityRow>,
+    remembered: Vec<AffinityRow>,
+}
+
+impl Ledger {
+    /// An empty wish list for tables with these programs. Rows of a family without a program are
+    /// not taken: that family is switched off. Nothing is taken for granted about the kernel; until
+    /// [`Ledger::read_back`] the programs count as not installed.
+    pub fn new(programs: Vec<Program>) -> Self {
+        let to_install = programs.iter().map(Program::family).collect();
+        Self { programs, to_install, ..Self::default() }
+    }
+
+    /// The programs of the tables.
+    pub fn programs(&self) -> &[Program] {
+        &self.programs
+    }
+
+    /// Wishes for `row`, whoever wished for its key before.
+    pub fn put(&mut self, row: Row) {
+        self.set(row.key, Some(Wish { value: row.value, holders: 1 }));
+    }
+
+    /// Takes back the wish for `key`, whoever has it.
+    pub fn remove(&mut self, key: RowKey) {
+        self.set(key, None);
+    }
+
+    /// Joins those who wish for `row`, a row that several share. Each takes back its own wish with
+    /// [`Ledger::release`].
+    pub fn hold(&mut self, row: Row) {
+        let holders = self.wishes.get(&row.key).map_or(0, |wish| wish.holders);
+        self.set(row.key, Some(Wish { value: row.value, holders: holders.saturating_add(1) }));
+    }
+
+    /// Takes back one [`Ledger::hold`].
+    pub fn release(&mut self, key: RowKey) {
+        let Some(wish) = self.wishes.get(&key).copied() else { return };
+        let holders = wish.holders.saturating_sub(1);
+        self.set(key, (holders > 0).then_some(Wish { holders, ..wish }));
+    }
+
+    /// Says what [`Chain::LearnGroup`] chains contain, and gives the chain for `group`.
+    pub fn learn_chain(&mut self, group: LearnGroup) -> Chain {
+        let chain = group.chain();
+        if matches!(chain, Chain::LearnGroup(_)) {
+            self.groups.insert(chain, group);
+        }
+        chain
+    }
+
+    /// Asks for clients to be forgotten with the next transaction.
+    pub fn forget(&mut self, rows: impl IntoIterator<Item = AffinityRow>) {
+        self.forgotten.extend(rows);
+    }
+
+    /// Asks for clients to be written with the next transaction, after those to be forgotten.
+    pub fn remember(&mut self, rows: impl IntoIterator<Item = AffinityRow>) {
+        self.remembered.extend(rows);
+    }
+
+    fn set(&mut self, key: RowKey, wish: Option<Wish>) {
+        let family = key.family();
+        if !self.programs.iter().any(|program| program.family() == family) {
+            return;
+        }
+        let before = match wish {
+            Some(wish) => self.wishes.insert(key, wish),
+            None => self.wishes.remove(&key),
+        }
+        .map(|wish| wish.value);
+        let after = wish.map(|wish| wish.value);
+        if before == after {
+            return;
+        }
+        self.count_use(family, before, after);
+        let applied = *self.differing.entry(key).or_insert(before);
+        if applied == after {
+            self.differing.remove(&key);
+        }
+        if self.set_aside.get(&key).is_some_and(|aside| Some(aside.value) != after) {
+            self.set_aside.remove(&key);
+        }
+    }
+
+    fn count_use(&mut self, family: Family, before: Option<RowValue>, after: Option<RowValue>) {
+        if let Some(RowValue::Verdict(Verdict::Goto(chain))) = after {
+            *self.uses.entry((family, chain)).or_default() += 1;
+        }
+        if let Some(RowValue::Verdict(Verdict::Goto(chain))) = before
+            && let Some(uses) = self.uses.get_mut(&(family, chain))
+        {
+            *uses -= 1;
+            if *uses == 0 {
+                self.uses.remove(&(family, chain));
+            }
+        }
+    }
+
+    /// The desired value of `key`.
+    pub fn desired(&self, key: &RowKey) -> Option<RowValue> {
+        self.wishes.get(key).map(|wish| wish.value)
+    }
+
+    /// All desired rows, in no order.
+    pub fn desired_rows(&self) -> impl Iterator<Item = Row> + '_ {
+        self.wishes.iter().map(|(key, wish)| Row { key: *key, value: wish.value })
+    }
+
+    /// The chains that the desired rows point at, with what they fall back to, sorted.
+    pub fn desired_chains(&self) -> BTreeSet<(Family, Chain)> {
+        self.uses.keys().flat_map(|&(family, chain)| with_fallback(family, chain)).collect()
+    }
+
+    /// What a learn chain learns for.
+    pub fn group(&self, chain: Chain) -> Option<&LearnGroup> {
+        self.groups.get(&chain)
+    }
+
+    /// Number of desired rows.
+    pub fn len(&self) -> usize {
+        self.wishes.len()
+    }
+
+    /// Whether nothing is desired.
+    pub fn is_empty(&self) -> bool {
+        self.wishes.is_empty()
+    }
+
+    /// Rows that differ from the kernel's and are not set aside.
+    pub fn pending(&self) -> usize {
+        self.differing.len() - self.set_aside.len().min(self.differing.len())
+    }
+
+    /// The rows that the kernel refused.
+    pub fn set_aside(&self) -> &BTreeMap<RowKey, SetAside> {
+        &self.set_aside
+    }
+
+    /// Leaves the wish for `key` out of transactions until it changes or is retried.
+    pub fn put_aside(&mut self, key: RowKey, errno: i32) {
+        if let Some(value) = self.desired(&key) {
+            self.set_aside.insert(key, SetAside { value, errno });
+        }
+    }
+
+    /// Sets aside every row that points at `chain`, which the kernel refused to make.
+    pub fn put_chain_aside(&mut self, family: Family, name: &str, errno: i32) {
+        let refused: Vec<RowKey> = self
+            .differing
+            .keys()
+            .filter(|key| key.family() == family)
+            .filter(|key| match self.desired(key) {
+                Some(RowValue::Verdict(Verdict::Goto(chain))) => {
+                    with_fallback(family, chain).any(|(_, chain)| chain.to_string() == name)
+                }
+                _ => false,
+            })
+            .copied()
+            .collect();
+        for key in refused {
+            self.put_aside(key, errno);
+        }
+    }
+
+    /// Gives the rows that were set aside another chance.
+    pub fn retry_set_aside(&mut self) {
+        self.set_aside.clear();
+    }
+
+    /// The transaction that makes the kernel hold what is desired.
+    pub fn transaction(&self) -> Transaction {
+        let mut transaction = Transaction {
+            installed: self
+                .programs
+                .iter()
+                .filter(|program| self.to_install.contains(&program.family()))
+                .cloned()
+                .collect(),
+            strays: self.strays.clone(),
+            forgotten: self.forgotten.clone(),
+            remembered: self.remembered.clone(),
+            ..Transaction::default()
+        };
+        let mut needed = BTreeSet::new();
+        for (key, applied) in &self.differing {
+            let aside = self.set_aside.contains_key(key);
+            if applied.is_some() {
+                transaction.deleted.push(*key);
+            }
+            if let Some(value) = self.desired(key).filter(|_| !aside) {
+                transaction.added.push(Row { key: *key, value });
+                if let RowValue::Verdict(Verdict::Goto(chain)) = value {
+                    needed.extend(with_fallback(key.family(), chain));
+                }
+            }
+        }
+        // Sorted, so that equal changes are equal transactions, and an endpoint's rows are together.
+        transaction.deleted.sort_unstable();
+        transaction.added.sort_unstable();
+        for (family, chain) in needed.difference(&self.existing) {
+            if let Some(program) = self.programs.iter().find(|p| p.family() == *family) {
+                let definition = program.row_chain(*chain, self.groups.get(chain));
+                transaction.new_chains.push((*family, definition));
+            }
+        }
+        transaction
+    }
+
+    /// The kernel has carried out `transaction`, made by this ledger and not changed since.
+    pub fn committed(&mut self, transaction: &Transaction) {
+        for program in &transaction.installed {
+            self.to_install.remove(&program.family());
+        }
+        for key in &transaction.deleted {
+            self.differing.insert(*key, None);
+        }
+        for row in &transaction.added {
+            self.differing.insert(row.key, Some(row.value));
+        }
+        let written =
+            transaction.deleted.iter().chain(transaction.added.iter().map(|row| &row.key));
+        for key in written {
+            if self.differing.get(key).is_some_and(|applied| *applied == self.desired(key)) {
+                self.differing.remove(key);
+            }
+        }
+        let made = transaction.new_chains.iter();
+        self.existing
+            .extend(made.filter_map(|(family, def)| Some((*family, Chain::parse(&def.name)?))));
+        for dead in &transaction.dead_chains {
+            self.existing.remove(dead);
+            if !self.existing.iter().any(|(_, chain)| *chain == dead.1) {
+                self.groups.remove(&dead.1);
+            }
+        }
+        self.strays.retain(|stray| !transaction.strays.contains(stray));
+        self.forgotten.retain(|row| !transaction.forgotten.contains(row));
+        self.remembered.retain(|row| !transaction.remembered.contains(row));
+    }
+
+    /// A transaction that removes the chains nothing points at any more; for a quiet moment. Empty
+    /// while rows are pending, since those may still point at them.
+    pub fn sweep(&self) -> Transaction {
+        let mut transaction = Transaction::default();
+        if self.differing.is_empty() {
+            let used = self.desired_chains();
+            transaction.dead_chains = self.existing.difference(&used).copied().collect();
+            // Sticky chains go to pick chains, and have to go first.
+            transaction.dead_chains.sort_by_key(|(_, chain)| fallback(*chain).is_none());
+        }
+        transaction
+    }
+
+    /// Takes `state` for what the kernel holds, and marks every difference. Tables that are missing,
+    /// damaged or hold another program are to be installed afresh.
+    pub fn read_back(&mut self, state: &KernelState) {
+        self.differing.clear();
+        self.existing.clear();
+        self.strays.clear();
+        self.to_install.clear();
+        let mut held: FxHashMap<RowKey, RowValue> = FxHashMap::default();
+        for program in &self.programs {
+            let family = program.family();
+            match state.table(family) {
+                Some(table)
+                    if table.damage.is_empty()
+                        && table.identity.as_deref() == Some(program.identity().as_str()) =>
+                {
+                    held.extend(table.rows.iter().map(|row| (row.key, row.value)));
+                    self.existing.extend(table.chains.iter().map(|chain| (family, *chain)));
+                    self.strays.extend(table.strays.iter().cloned());
+                }
+                _ => {
+                    self.to_install.insert(family);
+                }
+            }
+        }
+        self.existing.retain(|(_, chain)| *chain != Chain::RejectNow);
+        for (key, wish) in &self.wishes {
+            let applied = held.remove(key);
+            if applied != Some(wish.value) {
+                self.differing.insert(*key, applied);
+            }
+        }
+        self.differing.extend(held.into_iter().map(|(key, value)| (key, Some(value))));
+    }
+
+    /// Families whose program is not in the kernel yet.
+    pub fn to_install(&self) -> &BTreeSet<Family> {
+        &self.to_install
+    }
+}
+
+/// The chain that `chain` goes to when it finds nothing.
+fn fallback(chain: Chain) -> Option<Chain> {
+    match chain {
+        Chain::Sticky(n) => Some(Chain::Pick(n)),
+        Chain::LocalSticky(n) => Some(Chain::LocalPick(n)),
+        _ => None,
+    }
+}
+
+/// The chain and what it goes to; nothing for a chain of the fixed program.
+fn with_fallback(family: Family, chain: Chain) -> impl Iterator<Item = (Family, Chain)> {
+    let own = (chain != Chain::RejectNow).then_some(chain);
+    own.into_iter().chain(fallback(chain)).map(move |chain| (family, chain))
+}
