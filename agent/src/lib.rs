@@ -3,4 +3,5 @@
 
 pub mod cache;
 pub mod model;
+pub mod pool;
 pub mod topology;

@@ -1,0 +1,320 @@
+//! The endpoints of one Service port in one family: gathered from its slices, selected, numbered.
+//!
+//! A pool takes the difference between two versions of a slice and gives the slots that changed.
+//! It looks at endpoints outside that slice only when the choice of scope itself changes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use sliceproxy_dataplane::frontend::{Endpoint, Family, Protocol};
+use sliceproxy_dataplane::slots::{SlotChanges, Slots};
+
+use crate::model::{PortName, Slice, SliceEndpoint, SlicePort};
+use crate::topology::{
+    Choice, Here, LocalScope, Scope, Standing, Tally, Wishes, choose, choose_local,
+};
+
+/// Where an endpoint is described: a slice, and the position in it.
+#[derive(Debug, Clone)]
+struct Source {
+    slice: Arc<Slice>,
+    position: u32,
+}
+
+impl Source {
+    fn endpoint(&self) -> Option<&SliceEndpoint> {
+        self.slice.endpoints.get(self.position as usize)
+    }
+}
+
+/// An address and port, with every description of it.
+///
+/// The same endpoint may stand in several slices, or twice in one; the most useful description
+/// counts, so the outcome depends neither on order nor on arrival.
+#[derive(Debug, Clone)]
+struct Candidate {
+    /// Usually one.
+    sources: Vec<Source>,
+    standing: Option<Standing>,
+}
+
+impl Candidate {
+    fn best(&self) -> Option<&SliceEndpoint> {
+        self.sources.iter().filter_map(Source::endpoint).max_by_key(|endpoint| {
+            let conditions = endpoint.conditions;
+            (conditions.ready, !conditions.terminating, conditions.serving, *endpoint)
+        })
+    }
+}
+
+/// Slots that changed, for the two kinds of traffic, and hairpins.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PoolChanges {
+    /// Slots of the endpoints for policy Cluster.
+    pub cluster: SlotChanges,
+    /// Slots of the endpoints for policy Local.
+    pub local: SlotChanges,
+    /// Endpoints that may from now on meet themselves (`true`) or no longer do (`false`).
+    pub hairpins: BTreeMap<Endpoint, bool>,
+}
+
+impl PoolChanges {
+    /// Whether nothing changed.
+    pub fn is_empty(&self) -> bool {
+        self.cluster.is_empty() && self.local.is_empty() && self.hairpins.is_empty()
+    }
+}
+
+/// An endpoint of a pool, for display.
+#[derive(Debug, Clone)]
+pub struct Member<'a> {
+    /// Address and port.
+    pub endpoint: Endpoint,
+    /// Its most useful description.
+    pub description: &'a SliceEndpoint,
+    /// How it stands to this node.
+    pub standing: Standing,
+    /// The slices that describe it.
+    pub slices: Vec<&'a Slice>,
+}
+
+/// The endpoints of one Service port in one family.
+#[derive(Debug, Clone)]
+pub struct Pool {
+    name: PortName,
+    protocol: Protocol,
+    family: Family,
+    candidates: FxHashMap<Endpoint, Candidate>,
+    tally: Tally,
+    choice: Choice,
+    local_scope: LocalScope,
+    cluster: Slots,
+    local: Slots,
+    hairpins: FxHashSet<Endpoint>,
+}
+
+impl Pool {
+    /// The empty pool of a Service port in `family`.
+    pub fn new(name: PortName, protocol: Protocol, family: Family) -> Self {
+        Self {
+            name,
+            protocol,
+            family,
+            candidates: FxHashMap::default(),
+            tally: Tally::default(),
+            choice: Choice { scope: Scope::None, passed_over: Vec::new() },
+            local_scope: LocalScope::None,
+            cluster: Slots::default(),
+            local: Slots::default(),
+            hairpins: FxHashSet::default(),
+        }
+    }
+
+    /// The family of its endpoints.
+    pub fn family(&self) -> Family {
+        self.family
+    }
+
+    /// The endpoints for policy Cluster.
+    pub fn cluster(&self) -> &Slots {
+        &self.cluster
+    }
+
+    /// The endpoints for policy Local.
+    pub fn local(&self) -> &Slots {
+        &self.local
+    }
+
+    /// How many endpoints stand how to this node.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// The choice for policy Cluster.
+    pub fn choice(&self) -> &Choice {
+        &self.choice
+    }
+
+    /// The choice for policy Local.
+    pub fn local_scope(&self) -> LocalScope {
+        self.local_scope
+    }
+
+    /// All endpoints, used or not, sorted.
+    pub fn members(&self) -> Vec<Member<'_>> {
+        let mut members: Vec<Member<'_>> = self
+            .candidates
+            .iter()
+            .filter_map(|(endpoint, candidate)| {
+                Some(Member {
+                    endpoint: *endpoint,
+                    description: candidate.best()?,
+                    standing: candidate.standing?,
+                    slices: candidate.sources.iter().map(|source| &*source.slice).collect(),
+                })
+            })
+            .collect();
+        members.sort_unstable_by_key(|member| member.endpoint);
+        members
+    }
+
+    /// Gives the first slots to these endpoints, in that order, so that what an earlier run wrote
+    /// into the kernel stays where it is. To be called before the first slice; afterwards
+    /// [`Pool::reselect`] drops those that no slice describes.
+    pub fn adopt(&mut self, cluster: Vec<Endpoint>, local: Vec<Endpoint>) {
+        // One by one: within one update newcomers are sorted.
+        for endpoint in cluster {
+            self.cluster.update([], [endpoint]);
+        }
+        for endpoint in local {
+            self.local.update([], [endpoint]);
+        }
+    }
+
+    /// Replaces what `old` said by what `new` says, two versions of the same slice.
+    pub fn replace(
+        &mut self,
+        old: Option<&Arc<Slice>>,
+        new: Option<&Arc<Slice>>,
+        here: &Here,
+        wishes: &Wishes,
+    ) -> PoolChanges {
+        let mut touched: FxHashSet<Endpoint> = FxHashSet::default();
+        for (endpoint, source) in self.sources(old) {
+            if let Some(candidate) = self.candidates.get_mut(&endpoint) {
+                candidate.sources.retain(|known| known.slice.name != source.slice.name);
+                touched.insert(endpoint);
+            }
+        }
+        for (endpoint, source) in self.sources(new) {
+            self.candidates
+                .entry(endpoint)
+                .or_insert_with(|| Candidate { sources: Vec::with_capacity(1), standing: None })
+                .sources
+                .push(source);
+            touched.insert(endpoint);
+        }
+        let before: FxHashMap<Endpoint, Standing> = touched
+            .iter()
+            .filter_map(|endpoint| Some((*endpoint, self.standing(endpoint)?)))
+            .collect();
+        for endpoint in &touched {
+            self.restand(*endpoint, here);
+        }
+        // What did not change its standing cannot change the outcome.
+        touched.retain(|endpoint| before.get(endpoint).copied() != self.standing(endpoint));
+        self.select(touched, here, wishes)
+    }
+
+    /// Looks at every endpoint again, after the node's place or the Service's wishes changed.
+    pub fn reselect(&mut self, here: &Here, wishes: &Wishes) -> PoolChanges {
+        // Adopted slots may hold endpoints that no slice describes.
+        let slots = self.cluster.iter().chain(self.local.iter()).map(|(_, endpoint)| endpoint);
+        let all: FxHashSet<Endpoint> = self.candidates.keys().copied().chain(slots).collect();
+        for endpoint in &all {
+            self.restand(*endpoint, here);
+        }
+        self.select(all, here, wishes)
+    }
+
+    /// The slice's descriptions of endpoints of this port.
+    fn sources(&self, slice: Option<&Arc<Slice>>) -> Vec<(Endpoint, Source)> {
+        let Some(slice) = slice.filter(|slice| slice.family == self.family) else {
+            return Vec::new();
+        };
+        let mine = |port: &&SlicePort| port.name == self.name && port.protocol == self.protocol;
+        slice
+            .ports
+            .iter()
+            .filter(mine)
+            .flat_map(|port| slice.targets(port).zip(0u32..))
+            .map(|((endpoint, _), position)| {
+                (endpoint, Source { slice: Arc::clone(slice), position })
+            })
+            .collect()
+    }
+
+    fn standing(&self, endpoint: &Endpoint) -> Option<Standing> {
+        self.candidates.get(endpoint).and_then(|candidate| candidate.standing)
+    }
+
+    /// Determines anew how an endpoint stands, and counts it accordingly.
+    fn restand(&mut self, endpoint: Endpoint, here: &Here) {
+        let Some(candidate) = self.candidates.get_mut(&endpoint) else { return };
+        if let Some(standing) = candidate.standing.take() {
+            self.tally.remove(standing);
+        }
+        match candidate.best().map(|best| Standing::of(best, here)) {
+            Some(standing) => {
+                self.tally.add(standing);
+                candidate.standing = Some(standing);
+            }
+            None => {
+                self.candidates.remove(&endpoint);
+            }
+        }
+    }
+
+    /// Brings both selections up to date, given the endpoints whose standing may have changed.
+    fn select(
+        &mut self,
+        touched: FxHashSet<Endpoint>,
+        here: &Here,
+        wishes: &Wishes,
+    ) -> PoolChanges {
+        let choice = choose(&self.tally, here, wishes);
+        let local_scope = choose_local(&self.tally);
+        let same = choice.scope == self.choice.scope && local_scope == self.local_scope;
+        (self.choice, self.local_scope) = (choice, local_scope);
+        let suspects: Vec<Endpoint> = if same {
+            touched.into_iter().collect()
+        } else {
+            let all: FxHashSet<Endpoint> = self.candidates.keys().copied().chain(touched).collect();
+            all.into_iter().collect()
+        };
+        let scope = self.choice.scope;
+        let standings: Vec<(Endpoint, Option<Standing>)> =
+            suspects.into_iter().map(|endpoint| (endpoint, self.standing(&endpoint))).collect();
+        let cluster = refill(&mut self.cluster, &standings, |standing| scope.admits(standing));
+        let local = refill(&mut self.local, &standings, |standing| local_scope.admits(standing));
+        let hairpins = self.update_hairpins(&standings);
+        PoolChanges { cluster, local, hairpins }
+    }
+
+    fn update_hairpins(
+        &mut self,
+        suspects: &[(Endpoint, Option<Standing>)],
+    ) -> BTreeMap<Endpoint, bool> {
+        let mut changes = BTreeMap::new();
+        for (endpoint, standing) in suspects {
+            let used = self.cluster.contains(endpoint) || self.local.contains(endpoint);
+            let wanted = used && standing.is_some_and(|standing| standing.hairpin);
+            let is_new = if wanted {
+                self.hairpins.insert(*endpoint)
+            } else {
+                self.hairpins.remove(endpoint)
+            };
+            if is_new {
+                changes.insert(*endpoint, wanted);
+            }
+        }
+        changes
+    }
+
+    /// The endpoints that may meet themselves.
+    pub fn hairpins(&self) -> impl Iterator<Item = Endpoint> + '_ {
+        self.hairpins.iter().copied()
+    }
+}
+
+fn refill(
+    slots: &mut Slots,
+    suspects: &[(Endpoint, Option<Standing>)],
+    admits: impl Fn(Standing) -> bool,
+) -> SlotChanges {
+    let (come, gone): (Vec<_>, Vec<_>) =
+        suspects.iter().partition(|(_, standing)| standing.is_some_and(&admits));
+    let endpoint = |(endpoint, _): (Endpoint, _)| endpoint;
+    slots.update(gone.into_iter().map(endpoint), come.into_iter().map(endpoint))
+}
