@@ -2,6 +2,8 @@
 //! program out. The binary is a thin shell around this library.
 
 pub mod cache;
+pub mod claims;
+pub mod desired;
 pub mod model;
 pub mod pool;
 pub mod topology;
