@@ -10,3 +10,4 @@ pub mod kernel;
 pub mod program;
 pub mod rows;
 pub mod transaction;
+pub mod walk;
