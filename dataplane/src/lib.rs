@@ -5,6 +5,7 @@
 
 pub mod cidr;
 mod digest;
+pub mod fake;
 pub mod frontend;
 pub mod kernel;
 pub mod program;
