@@ -5,6 +5,7 @@
 
 pub mod cidr;
 mod digest;
+pub mod fake;
 pub mod frontend;
 pub mod kernel;
 pub mod ledger;
@@ -12,3 +13,4 @@ pub mod program;
 pub mod rows;
 pub mod slots;
 pub mod transaction;
+pub mod walk;
