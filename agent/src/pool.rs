@@ -57,6 +57,8 @@ pub struct PoolChanges {
     pub local: SlotChanges,
     /// Endpoints that may from now on meet themselves (`true`) or no longer do (`false`).
     pub hairpins: BTreeMap<Endpoint, bool>,
+    /// Whether an endpoint that was used for either kind of traffic no longer is.
+    pub endpoints_left: bool,
 }
 
 impl PoolChanges {
@@ -276,10 +278,15 @@ impl Pool {
         let scope = self.choice.scope;
         let standings: Vec<(Endpoint, Option<Standing>)> =
             suspects.into_iter().map(|endpoint| (endpoint, self.standing(&endpoint))).collect();
+        let endpoints_left = standings.iter().any(|(endpoint, standing)| {
+            (self.cluster.contains(endpoint) && !standing.is_some_and(|s| scope.admits(s)))
+                || (self.local.contains(endpoint)
+                    && !standing.is_some_and(|s| local_scope.admits(s)))
+        });
         let cluster = refill(&mut self.cluster, &standings, |standing| scope.admits(standing));
         let local = refill(&mut self.local, &standings, |standing| local_scope.admits(standing));
         let hairpins = self.update_hairpins(&standings);
-        PoolChanges { cluster, local, hairpins }
+        PoolChanges { cluster, local, hairpins, endpoints_left }
     }
 
     fn update_hairpins(

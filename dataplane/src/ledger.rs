@@ -107,6 +107,13 @@ impl Ledger {
         self.remembered.extend(rows);
     }
 
+    /// Takes back what [`Ledger::forget`] or [`Ledger::remember`] asked for `row`: the kernel refused,
+    /// because the row expired or was written meanwhile.
+    pub fn drop_client(&mut self, row: &AffinityRow) {
+        self.forgotten.retain(|asked| asked != row);
+        self.remembered.retain(|asked| asked != row);
+    }
+
     fn set(&mut self, key: RowKey, wish: Option<Wish>) {
         let family = key.family();
         if !self.programs.iter().any(|program| program.family() == family) {

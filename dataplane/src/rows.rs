@@ -308,7 +308,7 @@ impl Row {
 
     /// `endpoint` is number `slot` of `frontend`.
     pub fn backend(frontend: Frontend, slot: Slot, endpoint: Endpoint) -> Self {
-        Self { key: RowKey::Backend(frontend, slot), value: RowValue::Endpoint(endpoint) }
+        Self::endpoint(RowKey::Backend(frontend, slot), endpoint)
     }
 
     /// New connections to `frontend` from outside this node get `verdict`.
@@ -318,7 +318,12 @@ impl Row {
 
     /// `endpoint` is number `slot` of `frontend` among those on this node.
     pub fn local_backend(frontend: Frontend, slot: Slot, endpoint: Endpoint) -> Self {
-        Self { key: RowKey::LocalBackend(frontend, slot), value: RowValue::Endpoint(endpoint) }
+        Self::endpoint(RowKey::LocalBackend(frontend, slot), endpoint)
+    }
+
+    /// A slot's endpoint, for the keys whose map holds endpoints.
+    pub fn endpoint(key: RowKey, endpoint: Endpoint) -> Self {
+        Self { key, value: RowValue::Endpoint(endpoint) }
     }
 
     /// `frontend` has no usable endpoint and is refused.

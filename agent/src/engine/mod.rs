@@ -1,0 +1,496 @@
+//! The core of the agent: events in, transactions out. Owns all state, knows neither clock nor
+//! network, and is driven by one thread, so nothing in it is ever half done.
+
+mod port;
+mod sync;
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ipnetwork::IpNetwork;
+use rustc_hash::FxHashMap;
+use sliceproxy_dataplane::cidr;
+use sliceproxy_dataplane::frontend::{Endpoint, Family, Frontend};
+use sliceproxy_dataplane::kernel::{Kernel, KernelState};
+use sliceproxy_dataplane::ledger::Ledger;
+use sliceproxy_dataplane::program::{Program, ProgramConfig};
+use sliceproxy_dataplane::rows::{Row, RowKey, RowValue, Slot};
+
+pub use port::Port;
+pub use sync::{SyncError, Synced};
+
+use crate::cache::{Cache, SliceChange};
+use crate::claims::{Claim, Claims};
+use crate::desired::{self, FrontendKind};
+use crate::model::{
+    Event, Node, NodeName, Service, ServiceName, ServicePortName, Slice, SliceName, ZoneRegions,
+};
+use crate::pool::Pool;
+use crate::topology::{Here, Wishes};
+
+/// What an engine needs to know from the configuration.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Name of this node.
+    pub node: NodeName,
+    /// The families that this node serves.
+    pub families: Vec<Family>,
+    /// What the programs depend on.
+    pub program: ProgramConfig,
+    /// Gate `TopologyRouting`.
+    pub topology_routing: bool,
+    /// Regions of zones that the configuration gives; they win over what is looked up.
+    pub zone_regions: ZoneRegions,
+}
+
+/// Endpoints that an earlier run gave a frontend, in the order of their slots.
+#[derive(Debug, Default)]
+struct Adoptable {
+    cluster: Vec<(Slot, Endpoint)>,
+    local: Vec<(Slot, Endpoint)>,
+}
+
+/// Everything the agent knows, and the kernel it writes to.
+#[derive(Debug)]
+pub struct Engine<K> {
+    settings: Settings,
+    kernel: K,
+    cache: Cache,
+    claims: Claims,
+    ports: FxHashMap<ServiceName, Vec<Port>>,
+    ledger: Ledger,
+    here: Here,
+    node: Option<Arc<Node>>,
+    node_port_addresses: Vec<IpAddr>,
+    service_cidrs: Vec<IpNetwork>,
+    adoptable: FxHashMap<Frontend, Adoptable>,
+    services_listed: bool,
+    slices_listed: bool,
+    /// The kernel has to be read before the next transaction.
+    read_back_due: bool,
+    /// Families in which a client may be remembered for an endpoint that it must not get any more.
+    affinity_due: BTreeSet<Family>,
+    /// `last-change-trigger-time` of the slices that changed since the last transaction.
+    triggers: Vec<i64>,
+}
+
+impl<K: Kernel> Engine<K> {
+    /// An engine that will adopt what `kernel` holds now.
+    ///
+    /// # Errors
+    /// If the kernel cannot be read.
+    pub fn new(settings: Settings, mut kernel: K) -> Result<Self, SyncError> {
+        let state = kernel.read()?;
+        let programs =
+            settings.families.iter().map(|family| Program::new(*family, &settings.program));
+        let mut here = Here::named(settings.node.clone());
+        here.regions.clone_from(&settings.zone_regions);
+        Ok(Self {
+            ledger: Ledger::new(programs.collect()),
+            adoptable: adoptable(&state),
+            here,
+            settings,
+            kernel,
+            cache: Cache::default(),
+            claims: Claims::default(),
+            ports: FxHashMap::default(),
+            node: None,
+            node_port_addresses: Vec::new(),
+            service_cidrs: Vec::new(),
+            services_listed: false,
+            slices_listed: false,
+            read_back_due: true,
+            affinity_due: BTreeSet::new(),
+            triggers: Vec::new(),
+        })
+    }
+
+    /// Takes in an event. Changes wishes only; [`Engine::sync`] writes them.
+    pub fn apply(&mut self, event: Event) {
+        match event {
+            Event::AllServices(services) => {
+                for name in self.cache.services_missing_in(&services) {
+                    self.remove_service(&name);
+                }
+                services.into_iter().for_each(|service| self.put_service(service));
+                self.listed(|engine| engine.services_listed = true);
+            }
+            Event::Service(service) => self.put_service(service),
+            Event::ServiceRemoved(name) => self.remove_service(&name),
+            Event::AllSlices(slices) => {
+                for name in self.cache.slices_missing_in(&slices) {
+                    self.remove_slice(&name);
+                }
+                slices.into_iter().for_each(|slice| self.put_slice(slice));
+                self.listed(|engine| engine.slices_listed = true);
+            }
+            Event::Slice(slice) => self.put_slice(slice),
+            Event::SliceRemoved(name) => self.remove_slice(&name),
+            Event::Node(node) => self.set_node(node),
+            Event::ServiceCidrs(networks) => self.set_service_cidrs(networks),
+            Event::NodePortAddresses(addresses) => self.set_node_port_addresses(addresses),
+            Event::ZoneRegions(mut regions) => {
+                regions.extend(self.settings.zone_regions.clone());
+                if regions != self.here.regions {
+                    self.here.regions = regions;
+                    self.moved();
+                }
+            }
+        }
+    }
+
+    /// Whether Services and slices have both been listed, so that what is desired is complete.
+    pub fn is_listed(&self) -> bool {
+        self.services_listed && self.slices_listed
+    }
+
+    /// Until both are listed, Services and slices are only kept; then all Service ports are made at
+    /// once, each with all its endpoints, so that adopted slots are compared with complete pools.
+    fn listed(&mut self, mark: impl FnOnce(&mut Self)) {
+        let before = self.is_listed();
+        mark(self);
+        if !before && self.is_listed() {
+            let services: Vec<Arc<Service>> = self.cache.services().cloned().collect();
+            services.iter().for_each(|service| self.refresh(None, Some(service)));
+            self.adoptable = FxHashMap::default();
+        }
+    }
+
+    fn put_slice(&mut self, slice: Arc<Slice>) {
+        let trigger = slice.trigger_time;
+        if let Some(change) = self.cache.put_slice(slice)
+            && self.is_listed()
+        {
+            self.triggers.extend(trigger);
+            self.change_slice(&change);
+        }
+    }
+
+    fn remove_slice(&mut self, name: &SliceName) {
+        if let Some(change) = self.cache.remove_slice(name) {
+            self.change_slice(&change);
+        }
+    }
+
+    fn change_slice(&mut self, change: &SliceChange) {
+        for name in change.services() {
+            let Some(service) = self.cache.service(name).cloned() else { continue };
+            let of_this = |slice: &&Arc<Slice>| slice.service == *name;
+            let old = change.old.as_ref().filter(of_this);
+            let new = change.new.as_ref().filter(of_this);
+            let wishes = self.wishes(&service);
+            for port in self.ports.get_mut(name).into_iter().flatten() {
+                let before = (port.pool.tally().any_usable(), port.pool.choice().scope);
+                let changes = port.pool.replace(old, new, &self.here, &wishes);
+                let after = (port.pool.tally().any_usable(), port.pool.choice().scope);
+                if changes.is_empty() && before == after {
+                    continue;
+                }
+                let owned = owned(port, &self.claims);
+                let addresses = node_addresses(self.node.as_ref());
+                port.render(&service, &owned, &changes, addresses, &mut self.ledger);
+                if service.affinity_timeout.is_some() && changes.endpoints_left {
+                    self.affinity_due.insert(port.pool.family());
+                }
+            }
+        }
+    }
+
+    fn put_service(&mut self, service: Arc<Service>) {
+        if let Ok(old) = self.cache.put_service(Arc::clone(&service))
+            && self.is_listed()
+        {
+            self.refresh(old.as_ref(), Some(&service));
+        }
+    }
+
+    fn remove_service(&mut self, name: &ServiceName) {
+        if let Some(old) = self.cache.remove_service(name)
+            && self.is_listed()
+        {
+            self.refresh(Some(&old), None);
+        }
+    }
+
+    /// Replaces the ports of a Service by those of another version of it.
+    fn refresh(&mut self, old: Option<&Arc<Service>>, new: Option<&Arc<Service>>) {
+        let Some(name) = new.or(old).map(|service| service.name.clone()) else { return };
+        let before = self.ports.remove(&name).unwrap_or_default();
+        let sticky = [old, new].into_iter().flatten().any(|s| s.affinity_timeout.is_some());
+        if sticky && old.is_some() {
+            self.affinity_due.extend(before.iter().map(|port| port.pool.family()));
+        }
+        let mut affected = BTreeSet::new();
+        if let Some(old) = old {
+            affected.extend(self.withdraw_claims(old, &before));
+        }
+        let (kept, gone) = match new {
+            Some(new) => self.match_ports(new, before),
+            None => (Vec::new(), before),
+        };
+        for mut port in gone {
+            port.withdraw(&mut self.ledger);
+        }
+        if let Some(new) = new {
+            affected.extend(self.enter_claims(new, &kept));
+            self.ports.insert(name, kept);
+        }
+        self.settle(affected);
+    }
+
+    /// The ports of `service`: those of `before` that go on, and new ones; and those that are gone.
+    fn match_ports(&mut self, service: &Service, mut before: Vec<Port>) -> (Vec<Port>, Vec<Port>) {
+        let mut ports = Vec::with_capacity(service.ports.len());
+        for spec in &service.ports {
+            for family in self.settings.families.clone() {
+                let claimed = desired::frontends(service, spec, family, &self.node_port_addresses);
+                if claimed.is_empty() {
+                    continue;
+                }
+                let name = ServicePortName {
+                    service: service.name.clone(),
+                    port: Arc::clone(&spec.name),
+                    protocol: spec.protocol,
+                };
+                let known = before.iter().position(|p| p.name == name && p.pool.family() == family);
+                let mut port = match known {
+                    Some(position) => before.swap_remove(position),
+                    None => {
+                        let pool = self.fill_pool(service, &name, family, &claimed);
+                        Port::new(name, spec.clone(), pool)
+                    }
+                };
+                port.spec = spec.clone();
+                port.claimed = claimed;
+                ports.push(port);
+            }
+        }
+        (ports, before)
+    }
+
+    /// A pool with the endpoints of all known slices, in the slots that an earlier run gave them.
+    fn fill_pool(
+        &mut self,
+        service: &Service,
+        name: &ServicePortName,
+        family: Family,
+        claimed: &[(Frontend, FrontendKind)],
+    ) -> Pool {
+        let mut pool = Pool::new(Arc::clone(&name.port), name.protocol, family);
+        let known: Vec<&Adoptable> =
+            claimed.iter().filter_map(|(frontend, _)| self.adoptable.get(frontend)).collect();
+        if !known.is_empty() {
+            // All frontends of a Service port have the same endpoints in the same slots; one of them
+            // may lack one of the two maps.
+            let longest = |lists: Vec<&Vec<(Slot, Endpoint)>>| {
+                let list = lists.into_iter().max_by_key(|list| list.len());
+                list.into_iter().flatten().map(|(_, endpoint)| *endpoint).collect()
+            };
+            pool.adopt(
+                longest(known.iter().map(|adoptable| &adoptable.cluster).collect()),
+                longest(known.iter().map(|adoptable| &adoptable.local).collect()),
+            );
+        }
+        let wishes = self.wishes(service);
+        for slice in self.cache.slices_of(&service.name) {
+            pool.replace(None, Some(slice), &self.here, &wishes);
+        }
+        pool
+    }
+
+    fn enter_claims(&mut self, service: &Service, ports: &[Port]) -> BTreeSet<ServicePortName> {
+        let mut affected: BTreeSet<_> = ports.iter().map(|port| port.name.clone()).collect();
+        for address in &service.cluster_ips {
+            affected.extend(self.claims.add_cluster_ip(*address, &service.name));
+        }
+        for port in ports {
+            for (frontend, kind) in &port.claimed {
+                let claim = Claim::new(service, &port.name, *kind);
+                affected.extend(self.claims.add(*frontend, claim));
+            }
+        }
+        affected
+    }
+
+    fn withdraw_claims(&mut self, service: &Service, ports: &[Port]) -> BTreeSet<ServicePortName> {
+        let mut affected = BTreeSet::new();
+        for address in &service.cluster_ips {
+            affected.extend(self.claims.remove_cluster_ip(*address, &service.name));
+        }
+        for port in ports {
+            for (frontend, kind) in &port.claimed {
+                let claim = Claim::new(service, &port.name, *kind);
+                affected.extend(self.claims.remove(*frontend, &claim));
+            }
+        }
+        affected
+    }
+
+    /// Renders Service ports whose frontends, wishes or policies may have changed: first all give up
+    /// what they lost, then each takes what it owns.
+    fn settle(&mut self, affected: BTreeSet<ServicePortName>) {
+        for name in &affected {
+            for port in self.ports.get_mut(&name.service).into_iter().flatten() {
+                if port.name == *name {
+                    port.retract(&owned(port, &self.claims), &mut self.ledger);
+                }
+            }
+        }
+        for name in affected {
+            let Some(service) = self.cache.service(&name.service).cloned() else { continue };
+            let wishes = self.wishes(&service);
+            for port in self.ports.get_mut(&name.service).into_iter().flatten() {
+                if port.name == name {
+                    let changes = port.pool.reselect(&self.here, &wishes);
+                    let owned = owned(port, &self.claims);
+                    let addresses = node_addresses(self.node.as_ref());
+                    port.render(&service, &owned, &changes, addresses, &mut self.ledger);
+                }
+            }
+        }
+    }
+
+    /// This node's place changed: every Service port is looked at again. Only rows that come out
+    /// differently are written.
+    fn moved(&mut self) {
+        self.affinity_due.extend(self.settings.families.clone());
+        let all = self.ports.values().flatten().map(|port| port.name.clone()).collect();
+        self.settle(all);
+    }
+
+    fn set_node(&mut self, node: Option<Arc<Node>>) {
+        let known = node.as_deref();
+        let zone = known.and_then(|node| node.zone.clone());
+        let region = known.and_then(|node| node.region.clone());
+        let region = region.or_else(|| self.here.regions.get(zone.as_ref()?).cloned());
+        let pod_cidrs = known.map(|node| node.pod_cidrs.clone()).unwrap_or_default();
+        let here = Here { zone, region, pod_cidrs, ..self.here.clone() };
+        let addresses_changed = node_addresses(node.as_ref()) != node_addresses(self.node.as_ref());
+        self.node = node;
+        if here != self.here || addresses_changed {
+            self.here = here;
+            self.moved();
+        }
+    }
+
+    fn set_service_cidrs(&mut self, networks: Vec<IpNetwork>) {
+        let new = cidr::merge(networks);
+        let old = std::mem::replace(&mut self.service_cidrs, new);
+        for network in self.service_cidrs.iter().filter(|network| !old.contains(network)) {
+            self.ledger.put(Row::member(RowKey::ServiceCidr(*network)));
+        }
+        for network in old.iter().filter(|network| !self.service_cidrs.contains(network)) {
+            self.ledger.remove(RowKey::ServiceCidr(*network));
+        }
+    }
+
+    fn set_node_port_addresses(&mut self, mut addresses: Vec<IpAddr>) {
+        addresses.sort_unstable();
+        addresses.dedup();
+        if addresses == self.node_port_addresses {
+            return;
+        }
+        self.node_port_addresses = addresses;
+        if !self.is_listed() {
+            return;
+        }
+        let with_node_ports: Vec<Arc<Service>> = self
+            .cache
+            .services()
+            .filter(|service| service.ports.iter().any(|port| port.node_port.is_some()))
+            .cloned()
+            .collect();
+        for service in &with_node_ports {
+            self.refresh(Some(service), Some(service));
+        }
+    }
+
+    fn wishes(&self, service: &Service) -> Wishes {
+        if !self.settings.topology_routing {
+            return Wishes::default();
+        }
+        Wishes {
+            nearest_first: true,
+            keys: service.topology.keys.clone(),
+            min_endpoints: service.topology.min_endpoints.unwrap_or(1),
+        }
+    }
+
+    /// Services and slices as last seen.
+    pub fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    /// The Service ports of a Service, one for each family in which it has frontends.
+    pub fn ports_of(&self, service: &ServiceName) -> &[Port] {
+        self.ports.get(service).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// All Service ports, in no order.
+    pub fn ports(&self) -> impl Iterator<Item = &Port> {
+        self.ports.values().flatten()
+    }
+
+    /// Who owns which frontend.
+    pub fn claims(&self) -> &Claims {
+        &self.claims
+    }
+
+    /// Desired rows and their difference to the kernel's.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// This node's place in the cluster.
+    pub fn here(&self) -> &Here {
+        &self.here
+    }
+
+    /// This node's own object.
+    pub fn node(&self) -> Option<&Node> {
+        self.node.as_deref()
+    }
+
+    /// What the configuration says.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The kernel, to read from.
+    pub fn kernel_mut(&mut self) -> &mut K {
+        &mut self.kernel
+    }
+}
+
+/// The frontends that `port` claims and that no other Service port has a better claim to.
+fn owned(port: &Port, claims: &Claims) -> Vec<(Frontend, FrontendKind)> {
+    let is_owner = |frontend: &Frontend| claims.owner(frontend) == Some(&port.name);
+    port.claimed.iter().filter(|(frontend, _)| is_owner(frontend)).copied().collect()
+}
+
+fn node_addresses(node: Option<&Arc<Node>>) -> &[IpAddr] {
+    node.map(|node| node.addresses.as_slice()).unwrap_or_default()
+}
+
+/// The slots that an earlier run filled, by frontend.
+fn adoptable(state: &KernelState) -> FxHashMap<Frontend, Adoptable> {
+    let mut adoptable: FxHashMap<Frontend, Adoptable> = FxHashMap::default();
+    for row in state.rows() {
+        let RowValue::Endpoint(endpoint) = row.value else { continue };
+        match row.key {
+            RowKey::Backend(frontend, slot) => {
+                adoptable.entry(frontend).or_default().cluster.push((slot, endpoint));
+            }
+            RowKey::LocalBackend(frontend, slot) => {
+                adoptable.entry(frontend).or_default().local.push((slot, endpoint));
+            }
+            _ => {}
+        }
+    }
+    for slots in adoptable.values_mut() {
+        slots.cluster.sort_unstable();
+        slots.local.sort_unstable();
+    }
+    adoptable
+}

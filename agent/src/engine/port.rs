@@ -1,0 +1,198 @@
+//! One Service port in one family: its pool, the frontends it owns, and what it has in the ledger.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use sliceproxy_dataplane::frontend::{Endpoint, Frontend};
+use sliceproxy_dataplane::ledger::Ledger;
+use sliceproxy_dataplane::rows::{Row, RowKey, Slot};
+use sliceproxy_dataplane::slots::{SlotChanges, Slots};
+
+use crate::desired::{Feeds, FrontendKind, Head, Situation, head};
+use crate::model::{Service, ServicePort, ServicePortName};
+use crate::pool::{Pool, PoolChanges};
+
+/// What the ledger holds for a Service port.
+#[derive(Debug, Clone, Default)]
+struct Rendered {
+    frontends: BTreeMap<Frontend, Feeds>,
+    cluster: u32,
+    local: u32,
+    head: Head,
+}
+
+/// A Service port in one family.
+#[derive(Debug, Clone)]
+pub struct Port {
+    /// Its name.
+    pub name: ServicePortName,
+    /// Its ports, as the Service says.
+    pub spec: ServicePort,
+    /// Its endpoints.
+    pub pool: Pool,
+    /// The frontends that it asks for, sorted.
+    pub claimed: Vec<(Frontend, FrontendKind)>,
+    rendered: Rendered,
+}
+
+/// Which of the two maps of slots.
+type SlotKey = fn(Frontend, Slot) -> RowKey;
+
+impl Port {
+    /// A Service port without frontends yet.
+    pub fn new(name: ServicePortName, spec: ServicePort, pool: Pool) -> Self {
+        Self { name, spec, pool, claimed: Vec::new(), rendered: Rendered::default() }
+    }
+
+    /// The frontends that it owns.
+    pub fn owned(&self) -> impl Iterator<Item = &Frontend> {
+        self.rendered.frontends.keys()
+    }
+
+    /// Whether `endpoint` may serve connections of this Service port.
+    pub fn serves(&self, endpoint: &Endpoint) -> bool {
+        self.pool.cluster().contains(endpoint) || self.pool.local().contains(endpoint)
+    }
+
+    /// Takes the rows of frontends that are not in `owned` out of the ledger. Done for every Service
+    /// port concerned before any of them is rendered, so that a frontend can change hands.
+    pub fn retract(&mut self, owned: &[(Frontend, FrontendKind)], ledger: &mut Ledger) {
+        let kept = |frontend: &Frontend| owned.iter().any(|(owned, _)| owned == frontend);
+        let lost: Vec<Frontend> =
+            self.rendered.frontends.keys().filter(|frontend| !kept(frontend)).copied().collect();
+        for frontend in lost {
+            if let Some(feeds) = self.rendered.frontends.remove(&frontend) {
+                self.clear_slots(frontend, feeds, ledger);
+            }
+            let gone = |row: &Row| row.key.frontend() == Some(frontend);
+            for row in self.rendered.head.own.iter().filter(|row| gone(row)) {
+                ledger.remove(row.key);
+            }
+            self.rendered.head.own.retain(|row| !gone(row));
+        }
+    }
+
+    /// Takes everything out of the ledger.
+    pub fn withdraw(&mut self, ledger: &mut Ledger) {
+        self.retract(&[], ledger);
+        for row in std::mem::take(&mut self.rendered.head.shared) {
+            ledger.release(row.key);
+        }
+        for endpoint in self.pool.hairpins() {
+            ledger.release(RowKey::Hairpin(self.name.protocol, endpoint));
+        }
+    }
+
+    /// Brings the ledger up to date: the head rows, the `changes` of slots for the frontends that
+    /// were there before, and all slots of new ones.
+    pub fn render(
+        &mut self,
+        service: &Service,
+        owned: &[(Frontend, FrontendKind)],
+        changes: &PoolChanges,
+        node_addresses: &[IpAddr],
+        ledger: &mut Ledger,
+    ) {
+        for &(frontend, kind) in owned {
+            let feeds = Feeds::of(service, kind);
+            match self.rendered.frontends.get(&frontend) {
+                Some(before) if *before == feeds => {
+                    self.change_slots(frontend, feeds, changes, ledger)
+                }
+                before => {
+                    if let Some(before) = before.copied() {
+                        self.clear_slots(frontend, before, ledger);
+                    }
+                    self.fill_slots(frontend, feeds, ledger);
+                    self.rendered.frontends.insert(frontend, feeds);
+                }
+            }
+        }
+        for (endpoint, wanted) in &changes.hairpins {
+            let row = Row::member(RowKey::Hairpin(self.name.protocol, *endpoint));
+            if *wanted { ledger.hold(row) } else { ledger.release(row.key) }
+        }
+        self.rendered.cluster = self.pool.cluster().len();
+        self.rendered.local = self.pool.local().len();
+        self.replace_head(
+            head(&Situation {
+                service,
+                frontends: owned,
+                cluster: self.rendered.cluster,
+                local: self.rendered.local,
+                any_usable: self.pool.tally().any_usable(),
+                node_addresses,
+            }),
+            ledger,
+        );
+    }
+
+    fn replace_head(&mut self, new: Head, ledger: &mut Ledger) {
+        if new == self.rendered.head {
+            return;
+        }
+        let old = std::mem::replace(&mut self.rendered.head, new);
+        let new = &self.rendered.head;
+        for group in &new.groups {
+            ledger.learn_chain(group.clone());
+        }
+        for row in &new.own {
+            if old.own.binary_search(row).is_err() {
+                ledger.put(*row);
+            }
+        }
+        for row in &old.own {
+            if !new.own.iter().any(|kept| kept.key == row.key) {
+                ledger.remove(row.key);
+            }
+        }
+        for row in new.shared.iter().filter(|row| !old.shared.contains(row)) {
+            ledger.hold(*row);
+        }
+        for row in old.shared.iter().filter(|row| !new.shared.contains(row)) {
+            ledger.release(row.key);
+        }
+    }
+
+    fn maps(&self, feeds: Feeds) -> [(bool, SlotKey, &Slots, u32); 2] {
+        [
+            (feeds.cluster, RowKey::Backend, self.pool.cluster(), self.rendered.cluster),
+            (feeds.local, RowKey::LocalBackend, self.pool.local(), self.rendered.local),
+        ]
+    }
+
+    fn fill_slots(&self, frontend: Frontend, feeds: Feeds, ledger: &mut Ledger) {
+        for (_, key, slots, _) in self.maps(feeds).into_iter().filter(|map| map.0) {
+            for (slot, endpoint) in slots.iter() {
+                ledger.put(Row::endpoint(key(frontend, slot), endpoint));
+            }
+        }
+    }
+
+    fn clear_slots(&self, frontend: Frontend, feeds: Feeds, ledger: &mut Ledger) {
+        for (_, key, _, rendered) in self.maps(feeds).into_iter().filter(|map| map.0) {
+            for slot in 0..rendered {
+                ledger.remove(key(frontend, slot));
+            }
+        }
+    }
+
+    fn change_slots(
+        &self,
+        frontend: Frontend,
+        feeds: Feeds,
+        changes: &PoolChanges,
+        ledger: &mut Ledger,
+    ) {
+        let [cluster, local] = self.maps(feeds);
+        for ((used, key, ..), changes) in [(cluster, &changes.cluster), (local, &changes.local)] {
+            let changes: &SlotChanges = changes;
+            for (slot, endpoint) in changes.iter().filter(|_| used) {
+                match endpoint {
+                    Some(endpoint) => ledger.put(Row::endpoint(key(frontend, *slot), *endpoint)),
+                    None => ledger.remove(key(frontend, *slot)),
+                }
+            }
+        }
+    }
+}

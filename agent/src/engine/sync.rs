@@ -1,0 +1,221 @@
+//! From wishes to the kernel: commit, and what to do when the kernel says no.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use sliceproxy_dataplane::frontend::Family;
+use sliceproxy_dataplane::kernel::{Change, Committed, Kernel, KernelError, KernelState, Refusal};
+use sliceproxy_dataplane::rows::{AffinityRow, Row, RowKey};
+use sliceproxy_dataplane::transaction::Transaction;
+
+use super::Engine;
+
+/// Refused transactions in a row after which a sync gives up until it is tried again.
+const MAX_ATTEMPTS: u32 = 16;
+
+/// Why a sync did not reach the kernel. Nothing is forgotten: the next one does all of it.
+#[derive(Debug, thiserror::Error)]
+pub enum SyncError {
+    /// The kernel could not be read or written.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// The kernel refused again and again, also after being read back and without the rows at fault.
+    #[error("gave up after {MAX_ATTEMPTS} refused transactions, the last for: {0}")]
+    Exhausted(Refusal),
+}
+
+/// What a sync did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Synced {
+    /// Transactions that the kernel carried out: 0 if nothing was to do, usually 1.
+    pub transactions: u32,
+    /// Rows that were written: added, or changed.
+    pub added: Vec<Row>,
+    /// Rows that were deleted, including those whose value changed.
+    pub deleted: Vec<RowKey>,
+    /// Families whose program was installed.
+    pub installed: Vec<Family>,
+    /// Rows that the kernel refused in this sync.
+    pub set_aside: Vec<Refusal>,
+    /// What it cost.
+    pub cost: Committed,
+    /// Time spent in the kernel for the transactions.
+    pub kernel_time: Duration,
+    /// `last-change-trigger-time` of the slices whose changes are now in the kernel.
+    pub triggers: Vec<i64>,
+    /// Whether the kernel was read back first, and had to be repaired.
+    pub repaired: bool,
+}
+
+impl<K: Kernel> Engine<K> {
+    /// Asks for the kernel to be read back with the next [`Engine::sync`], and for refused rows to
+    /// be tried again: after somebody else changed the tables, and once in a while.
+    pub fn distrust(&mut self) {
+        self.read_back_due = true;
+        self.ledger.retry_set_aside();
+    }
+
+    /// Makes the kernel hold what is desired: one transaction for all that changed. Does nothing
+    /// before everything has been listed.
+    ///
+    /// # Errors
+    /// If the kernel could not be brought to it; what is missing stays pending.
+    pub fn sync(&mut self) -> Result<Synced, SyncError> {
+        let mut synced = Synced::default();
+        if !self.is_listed() {
+            return Ok(synced);
+        }
+        self.read_back(&mut synced)?;
+        let due = std::mem::take(&mut self.affinity_due);
+        let result = self.forget_clients(&due).and_then(|()| self.settle_kernel(&mut synced));
+        // A client may have been remembered between the look and the commit.
+        let result = result.and_then(|()| {
+            self.forget_clients(&due)?;
+            self.settle_kernel(&mut synced)
+        });
+        if let Err(error) = result {
+            self.affinity_due.extend(due);
+            return Err(error);
+        }
+        synced.triggers = std::mem::take(&mut self.triggers);
+        Ok(synced)
+    }
+
+    /// Removes chains that nothing points at any more. For a quiet moment; failing is harmless.
+    ///
+    /// # Errors
+    /// If the kernel refused; it is tried again at the next quiet moment.
+    pub fn sweep(&mut self) -> Result<usize, SyncError> {
+        let transaction = self.ledger.sweep();
+        if transaction.is_empty() {
+            return Ok(0);
+        }
+        self.kernel.commit(&transaction)?;
+        self.ledger.committed(&transaction);
+        Ok(transaction.dead_chains.len())
+    }
+
+    fn read_back(&mut self, synced: &mut Synced) -> Result<(), SyncError> {
+        if !self.read_back_due {
+            return Ok(());
+        }
+        let state = self.kernel.read()?;
+        self.ledger.read_back(&state);
+        self.keep_clients(&state)?;
+        synced.repaired = self.ledger.pending() > 0;
+        self.read_back_due = false;
+        Ok(())
+    }
+
+    /// A program that is replaced takes its remembered clients along.
+    fn keep_clients(&mut self, state: &KernelState) -> Result<(), SyncError> {
+        for family in self.ledger.to_install().clone() {
+            if state.table(family).is_some() {
+                let rows = self.kernel.read_affinity(family)?;
+                let (keep, _) = self.sort_clients(rows);
+                self.ledger.remember(keep);
+            }
+        }
+        Ok(())
+    }
+
+    fn forget_clients(&mut self, families: &BTreeSet<Family>) -> Result<(), SyncError> {
+        for family in families.difference(&self.ledger.to_install().clone()) {
+            let rows = self.kernel.read_affinity(*family)?;
+            let (_, forget) = self.sort_clients(rows);
+            self.ledger.forget(forget);
+        }
+        Ok(())
+    }
+
+    /// Splits remembered clients into those that may keep their endpoint and those that may not.
+    fn sort_clients(&self, rows: Vec<AffinityRow>) -> (Vec<AffinityRow>, Vec<AffinityRow>) {
+        rows.into_iter().partition(|row| {
+            let sticky = self.ledger.desired(&RowKey::StickyFrontend(row.frontend)).is_some();
+            let owner = self.claims.owner(&row.frontend);
+            let port = owner.and_then(|owner| {
+                let ports = self.ports_of(&owner.service).iter();
+                ports
+                    .filter(|port| port.pool.family() == row.frontend.family())
+                    .find(|port| port.name == *owner)
+            });
+            sticky && port.is_some_and(|port| port.serves(&row.endpoint))
+        })
+    }
+
+    fn settle_kernel(&mut self, synced: &mut Synced) -> Result<(), SyncError> {
+        for _ in 1..MAX_ATTEMPTS {
+            match self.commit(synced) {
+                Ok(()) => return Ok(()),
+                Err(SyncError::Kernel(KernelError::Refused(refusals))) => {
+                    self.learn_from(refusals, synced)?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        match self.commit(synced) {
+            Err(SyncError::Kernel(KernelError::Refused(refusals))) => {
+                self.read_back_due = true;
+                let last = refusals.into_iter().next();
+                last.map_or(Ok(()), |last| Err(SyncError::Exhausted(last)))
+            }
+            other => other,
+        }
+    }
+
+    fn commit(&mut self, synced: &mut Synced) -> Result<(), SyncError> {
+        let transaction = self.ledger.transaction();
+        if transaction.is_empty() {
+            return Ok(());
+        }
+        let start = Instant::now();
+        let result = self.kernel.commit(&transaction);
+        synced.kernel_time += start.elapsed();
+        let cost = result.inspect_err(|error| {
+            // Whatever the kernel did with it is unknown.
+            if matches!(error, KernelError::Socket(_) | KernelError::Protocol(_)) {
+                self.read_back_due = true;
+            }
+        })?;
+        self.ledger.committed(&transaction);
+        record(synced, transaction, cost);
+        Ok(())
+    }
+
+    /// Takes the kernel's word: reads back where it holds something else than we thought, and sets
+    /// aside the rows that it will not take, so that they do not hold up the others.
+    fn learn_from(&mut self, refusals: Vec<Refusal>, synced: &mut Synced) -> Result<(), SyncError> {
+        let mut read_back = false;
+        for refusal in refusals {
+            match &refusal.change {
+                Change::Affinity(row) => self.ledger.drop_client(row),
+                _ if refusal.is_drift() => read_back = true,
+                Change::Add(row) => {
+                    self.ledger.put_aside(row.key, refusal.errno);
+                    synced.set_aside.push(refusal);
+                }
+                Change::Chain(family, name) => {
+                    self.ledger.put_chain_aside(*family, name, refusal.errno);
+                    synced.set_aside.push(refusal);
+                }
+                Change::Delete(_) | Change::Stray(_) => read_back = true,
+                Change::Program(..) => return Err(KernelError::Refused(vec![refusal]).into()),
+            }
+        }
+        if read_back {
+            self.read_back_due = true;
+            self.read_back(synced)?;
+        }
+        Ok(())
+    }
+}
+
+fn record(synced: &mut Synced, transaction: Transaction, cost: Committed) {
+    synced.transactions += 1;
+    synced.added.extend(transaction.added);
+    synced.deleted.extend(transaction.deleted);
+    synced.installed.extend(transaction.installed.iter().map(|program| program.family()));
+    synced.cost.elements += cost.elements;
+    synced.cost.messages += cost.messages;
+    synced.cost.bytes += cost.bytes;
+}
