@@ -3,7 +3,7 @@
 //! A pool takes the difference between two versions of a slice and gives the slots that changed.
 //! It looks at endpoints outside that slice only when the choice of scope itself changes.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -55,8 +55,8 @@ pub struct PoolChanges {
     pub cluster: SlotChanges,
     /// Slots of the endpoints for policy Local.
     pub local: SlotChanges,
-    /// Endpoints that may from now on meet themselves (`true`) or no longer do (`false`).
-    pub hairpins: BTreeMap<Endpoint, bool>,
+    /// Whether [`Pool::hairpins`] are other ones now.
+    pub hairpins: bool,
     /// Whether an endpoint that was used for either kind of traffic no longer is.
     pub endpoints_left: bool,
 }
@@ -64,7 +64,7 @@ pub struct PoolChanges {
 impl PoolChanges {
     /// Whether nothing changed.
     pub fn is_empty(&self) -> bool {
-        self.cluster.is_empty() && self.local.is_empty() && self.hairpins.is_empty()
+        self.cluster.is_empty() && self.local.is_empty() && !self.hairpins
     }
 }
 
@@ -93,7 +93,7 @@ pub struct Pool {
     local_scope: LocalScope,
     cluster: Slots,
     local: Slots,
-    hairpins: FxHashSet<Endpoint>,
+    hairpins: BTreeSet<Endpoint>,
 }
 
 impl Pool {
@@ -109,7 +109,7 @@ impl Pool {
             local_scope: LocalScope::None,
             cluster: Slots::default(),
             local: Slots::default(),
-            hairpins: FxHashSet::default(),
+            hairpins: BTreeSet::new(),
         }
     }
 
@@ -161,10 +161,16 @@ impl Pool {
         members
     }
 
-    /// Gives the first slots to these endpoints, in that order, so that what an earlier run wrote
-    /// into the kernel stays where it is. To be called before the first slice; afterwards
-    /// [`Pool::reselect`] drops those that no slice describes.
-    pub fn adopt(&mut self, cluster: Vec<Endpoint>, local: Vec<Endpoint>) {
+    /// Fills an empty pool from all slices of the Service. `cluster` and `local` are what an earlier
+    /// run wrote into the kernel, in the order of its slots: whoever is still used stays there.
+    pub fn fill<'a>(
+        &mut self,
+        slices: impl IntoIterator<Item = &'a Arc<Slice>>,
+        cluster: Vec<Endpoint>,
+        local: Vec<Endpoint>,
+        here: &Here,
+        wishes: &Wishes,
+    ) {
         // One by one: within one update newcomers are sorted.
         for endpoint in cluster {
             self.cluster.update([], [endpoint]);
@@ -172,6 +178,10 @@ impl Pool {
         for endpoint in local {
             self.local.update([], [endpoint]);
         }
+        for slice in slices {
+            self.gather(None, Some(slice));
+        }
+        self.reselect(here, wishes);
     }
 
     /// Replaces what `old` said by what `new` says, two versions of the same slice.
@@ -182,6 +192,25 @@ impl Pool {
         here: &Here,
         wishes: &Wishes,
     ) -> PoolChanges {
+        let mut touched = self.gather(old, new);
+        let before: FxHashMap<Endpoint, Standing> = touched
+            .iter()
+            .filter_map(|endpoint| Some((*endpoint, self.standing(endpoint)?)))
+            .collect();
+        for endpoint in &touched {
+            self.restand(*endpoint, here);
+        }
+        // What did not change its standing cannot change the outcome.
+        touched.retain(|endpoint| before.get(endpoint).copied() != self.standing(endpoint));
+        self.select(touched, here, wishes)
+    }
+
+    /// Notes what the slice says; gives the endpoints that it speaks of.
+    fn gather(
+        &mut self,
+        old: Option<&Arc<Slice>>,
+        new: Option<&Arc<Slice>>,
+    ) -> FxHashSet<Endpoint> {
         let mut touched: FxHashSet<Endpoint> = FxHashSet::default();
         for (endpoint, source) in self.sources(old) {
             if let Some(candidate) = self.candidates.get_mut(&endpoint) {
@@ -197,16 +226,7 @@ impl Pool {
                 .push(source);
             touched.insert(endpoint);
         }
-        let before: FxHashMap<Endpoint, Standing> = touched
-            .iter()
-            .filter_map(|endpoint| Some((*endpoint, self.standing(endpoint)?)))
-            .collect();
-        for endpoint in &touched {
-            self.restand(*endpoint, here);
-        }
-        // What did not change its standing cannot change the outcome.
-        touched.retain(|endpoint| before.get(endpoint).copied() != self.standing(endpoint));
-        self.select(touched, here, wishes)
+        touched
     }
 
     /// Looks at every endpoint again, after the node's place or the Service's wishes changed.
@@ -289,29 +309,22 @@ impl Pool {
         PoolChanges { cluster, local, hairpins, endpoints_left }
     }
 
-    fn update_hairpins(
-        &mut self,
-        suspects: &[(Endpoint, Option<Standing>)],
-    ) -> BTreeMap<Endpoint, bool> {
-        let mut changes = BTreeMap::new();
+    fn update_hairpins(&mut self, suspects: &[(Endpoint, Option<Standing>)]) -> bool {
+        let mut changed = false;
         for (endpoint, standing) in suspects {
             let used = self.cluster.contains(endpoint) || self.local.contains(endpoint);
-            let wanted = used && standing.is_some_and(|standing| standing.hairpin);
-            let is_new = if wanted {
+            changed |= if used && standing.is_some_and(|standing| standing.hairpin) {
                 self.hairpins.insert(*endpoint)
             } else {
                 self.hairpins.remove(endpoint)
             };
-            if is_new {
-                changes.insert(*endpoint, wanted);
-            }
         }
-        changes
+        changed
     }
 
-    /// The endpoints that may meet themselves.
-    pub fn hairpins(&self) -> impl Iterator<Item = Endpoint> + '_ {
-        self.hairpins.iter().copied()
+    /// The used endpoints on this node: they may meet themselves through the Service.
+    pub fn hairpins(&self) -> &BTreeSet<Endpoint> {
+        &self.hairpins
     }
 }
 

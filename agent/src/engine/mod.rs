@@ -24,7 +24,8 @@ use crate::cache::{Cache, SliceChange};
 use crate::claims::{Claim, Claims};
 use crate::desired::{self, FrontendKind};
 use crate::model::{
-    Event, Node, NodeName, Service, ServiceName, ServicePortName, Slice, SliceName, ZoneRegions,
+    Event, Node, NodeName, Service, ServiceName, ServicePort, ServicePortName, Slice, SliceName,
+    ZoneRegions,
 };
 use crate::pool::Pool;
 use crate::topology::{Here, Wishes};
@@ -49,6 +50,15 @@ pub struct Settings {
 struct Adoptable {
     cluster: Vec<(Slot, Endpoint)>,
     local: Vec<(Slot, Endpoint)>,
+}
+
+/// What a Service port asks for in one family.
+#[derive(Debug)]
+struct PortClaims {
+    name: ServicePortName,
+    spec: ServicePort,
+    family: Family,
+    frontends: Vec<(Frontend, FrontendKind)>,
 }
 
 /// Everything the agent knows, and the kernel it writes to.
@@ -152,6 +162,11 @@ impl<K: Kernel> Engine<K> {
         mark(self);
         if !before && self.is_listed() {
             let services: Vec<Arc<Service>> = self.cache.services().cloned().collect();
+            // Whose slots to adopt is known only once all claims are.
+            for service in &services {
+                let claims = self.claims_of(service);
+                self.enter_claims(service, &claims);
+            }
             services.iter().for_each(|service| self.refresh(None, Some(service)));
             self.adoptable = FxHashMap::default();
         }
@@ -225,89 +240,100 @@ impl<K: Kernel> Engine<K> {
         if let Some(old) = old {
             affected.extend(self.withdraw_claims(old, &before));
         }
-        let (kept, gone) = match new {
-            Some(new) => self.match_ports(new, before),
-            None => (Vec::new(), before),
-        };
+        let mut gone = before;
+        if let Some(new) = new {
+            let claims = self.claims_of(new);
+            affected.extend(self.enter_claims(new, &claims));
+            let (kept, rest) = self.match_ports(new, claims, gone);
+            self.ports.insert(name, kept);
+            gone = rest;
+        }
         for mut port in gone {
             port.withdraw(&mut self.ledger);
-        }
-        if let Some(new) = new {
-            affected.extend(self.enter_claims(new, &kept));
-            self.ports.insert(name, kept);
         }
         self.settle(affected);
     }
 
-    /// The ports of `service`: those of `before` that go on, and new ones; and those that are gone.
-    fn match_ports(&mut self, service: &Service, mut before: Vec<Port>) -> (Vec<Port>, Vec<Port>) {
-        let mut ports = Vec::with_capacity(service.ports.len());
+    /// The frontends that each port of `service` asks for, in each family where it does.
+    fn claims_of(&self, service: &Service) -> Vec<PortClaims> {
+        let mut claims = Vec::with_capacity(service.ports.len());
         for spec in &service.ports {
-            for family in self.settings.families.clone() {
-                let claimed = desired::frontends(service, spec, family, &self.node_port_addresses);
-                if claimed.is_empty() {
-                    continue;
+            let name = ServicePortName {
+                service: service.name.clone(),
+                port: Arc::clone(&spec.name),
+                protocol: spec.protocol,
+            };
+            for family in self.settings.families.iter().copied() {
+                let addresses = &self.node_port_addresses;
+                let frontends = desired::frontends(service, spec, family, addresses);
+                if !frontends.is_empty() {
+                    let (name, spec) = (name.clone(), spec.clone());
+                    claims.push(PortClaims { name, spec, family, frontends });
                 }
-                let name = ServicePortName {
-                    service: service.name.clone(),
-                    port: Arc::clone(&spec.name),
-                    protocol: spec.protocol,
-                };
-                let known = before.iter().position(|p| p.name == name && p.pool.family() == family);
-                let mut port = match known {
-                    Some(position) => before.swap_remove(position),
-                    None => {
-                        let pool = self.fill_pool(service, &name, family, &claimed);
-                        Port::new(name, spec.clone(), pool)
-                    }
-                };
-                port.spec = spec.clone();
-                port.claimed = claimed;
-                ports.push(port);
             }
+        }
+        claims
+    }
+
+    /// The ports of `service`: those of `before` that go on, and new ones; and those that are gone.
+    fn match_ports(
+        &mut self,
+        service: &Service,
+        claims: Vec<PortClaims>,
+        mut before: Vec<Port>,
+    ) -> (Vec<Port>, Vec<Port>) {
+        let mut ports = Vec::with_capacity(claims.len());
+        for claim in claims {
+            let same = |port: &Port| port.name == claim.name && port.pool.family() == claim.family;
+            let mut port = match before.iter().position(same) {
+                Some(position) => before.swap_remove(position),
+                None => {
+                    let pool = self.fill_pool(service, &claim);
+                    Port::new(claim.name, claim.spec.clone(), pool)
+                }
+            };
+            port.spec = claim.spec;
+            port.claimed = claim.frontends;
+            ports.push(port);
         }
         (ports, before)
     }
 
     /// A pool with the endpoints of all known slices, in the slots that an earlier run gave them.
-    fn fill_pool(
-        &mut self,
-        service: &Service,
-        name: &ServicePortName,
-        family: Family,
-        claimed: &[(Frontend, FrontendKind)],
-    ) -> Pool {
-        let mut pool = Pool::new(Arc::clone(&name.port), name.protocol, family);
+    fn fill_pool(&mut self, service: &Service, claim: &PortClaims) -> Pool {
+        let mut pool = Pool::new(Arc::clone(&claim.name.port), claim.name.protocol, claim.family);
+        let owned =
+            claim.frontends.iter().filter(|(f, _)| self.claims.owner(f) == Some(&claim.name));
         let known: Vec<&Adoptable> =
-            claimed.iter().filter_map(|(frontend, _)| self.adoptable.get(frontend)).collect();
-        if !known.is_empty() {
-            // All frontends of a Service port have the same endpoints in the same slots; one of them
-            // may lack one of the two maps.
-            let longest = |lists: Vec<&Vec<(Slot, Endpoint)>>| {
-                let list = lists.into_iter().max_by_key(|list| list.len());
-                list.into_iter().flatten().map(|(_, endpoint)| *endpoint).collect()
-            };
-            pool.adopt(
-                longest(known.iter().map(|adoptable| &adoptable.cluster).collect()),
-                longest(known.iter().map(|adoptable| &adoptable.local).collect()),
-            );
-        }
-        let wishes = self.wishes(service);
-        for slice in self.cache.slices_of(&service.name) {
-            pool.replace(None, Some(slice), &self.here, &wishes);
-        }
+            owned.filter_map(|(frontend, _)| self.adoptable.get(frontend)).collect();
+        // All frontends of a Service port have the same endpoints in the same slots, if they have
+        // any in that map.
+        let longest = |lists: Vec<&Vec<(Slot, Endpoint)>>| {
+            let list = lists.into_iter().max_by_key(|list| list.len());
+            list.into_iter().flatten().map(|(_, endpoint)| *endpoint).collect()
+        };
+        pool.fill(
+            self.cache.slices_of(&service.name),
+            longest(known.iter().map(|adoptable| &adoptable.cluster).collect()),
+            longest(known.iter().map(|adoptable| &adoptable.local).collect()),
+            &self.here,
+            &self.wishes(service),
+        );
         pool
     }
 
-    fn enter_claims(&mut self, service: &Service, ports: &[Port]) -> BTreeSet<ServicePortName> {
-        let mut affected: BTreeSet<_> = ports.iter().map(|port| port.name.clone()).collect();
+    fn enter_claims(
+        &mut self,
+        service: &Service,
+        claims: &[PortClaims],
+    ) -> BTreeSet<ServicePortName> {
+        let mut affected: BTreeSet<_> = claims.iter().map(|claim| claim.name.clone()).collect();
         for address in &service.cluster_ips {
             affected.extend(self.claims.add_cluster_ip(*address, &service.name));
         }
-        for port in ports {
-            for (frontend, kind) in &port.claimed {
-                let claim = Claim::new(service, &port.name, *kind);
-                affected.extend(self.claims.add(*frontend, claim));
+        for PortClaims { name, frontends, .. } in claims {
+            for (frontend, kind) in frontends {
+                affected.extend(self.claims.add(*frontend, Claim::new(service, name, *kind)));
             }
         }
         affected

@@ -1,6 +1,6 @@
 //! One Service port in one family: its pool, the frontends it owns, and what it has in the ledger.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use sliceproxy_dataplane::frontend::{Endpoint, Frontend};
@@ -19,6 +19,7 @@ struct Rendered {
     cluster: u32,
     local: u32,
     head: Head,
+    hairpins: BTreeSet<Endpoint>,
 }
 
 /// A Service port in one family.
@@ -78,7 +79,7 @@ impl Port {
         for row in std::mem::take(&mut self.rendered.head.shared) {
             ledger.release(row.key);
         }
-        for endpoint in self.pool.hairpins() {
+        for endpoint in std::mem::take(&mut self.rendered.hairpins) {
             ledger.release(RowKey::Hairpin(self.name.protocol, endpoint));
         }
     }
@@ -108,10 +109,7 @@ impl Port {
                 }
             }
         }
-        for (endpoint, wanted) in &changes.hairpins {
-            let row = Row::member(RowKey::Hairpin(self.name.protocol, *endpoint));
-            if *wanted { ledger.hold(row) } else { ledger.release(row.key) }
-        }
+        self.replace_hairpins(ledger);
         self.rendered.cluster = self.pool.cluster().len();
         self.rendered.local = self.pool.local().len();
         self.replace_head(
@@ -125,6 +123,16 @@ impl Port {
             }),
             ledger,
         );
+    }
+
+    fn replace_hairpins(&mut self, ledger: &mut Ledger) {
+        let key = |endpoint: &Endpoint| RowKey::Hairpin(self.name.protocol, *endpoint);
+        let (old, new) = (&self.rendered.hairpins, self.pool.hairpins());
+        if old != new {
+            new.difference(old).for_each(|endpoint| ledger.hold(Row::member(key(endpoint))));
+            old.difference(new).for_each(|endpoint| ledger.release(key(endpoint)));
+            self.rendered.hairpins.clone_from(new);
+        }
     }
 
     fn replace_head(&mut self, new: Head, ledger: &mut Ledger) {
