@@ -1,4 +1,4 @@
-//! The real [`Kernel`]: our two tables over nf_tables netlink, in the network namespace of the
+//! The real [`Kernel`]: our two tables over `nf_tables` netlink, in the network namespace of the
 //! thread that opens it. The only place that knows bytes.
 //!
 //! | module | what it is for |

@@ -209,7 +209,7 @@ impl Batch {
                 out.number(chain_attribute::HOOK_PRIORITY, hook.priority.cast_unsigned());
                 out.end(nest);
                 out.number(chain_attribute::POLICY, data::ACCEPT);
-                out.text(chain_attribute::TYPE, chain_type(hook));
+                out.text(chain_attribute::TYPE, chain_type(*hook));
             }
         });
     }
@@ -323,7 +323,7 @@ pub(super) fn hook_number(point: HookPoint) -> u32 {
 }
 
 /// The kernel's name of a chain's kind.
-pub(super) fn chain_type(hook: &Hook) -> &'static str {
+pub(super) fn chain_type(hook: Hook) -> &'static str {
     match hook.kind {
         ChainKind::Filter => "filter",
         ChainKind::Nat => "nat",

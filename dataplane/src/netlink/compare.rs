@@ -130,8 +130,8 @@ impl FoundTable {
     fn is_rule(&self, family: Family, expected: &Rule, found: &[u8]) -> bool {
         let mut ours = Buffer::default();
         put_rule(&mut ours, family, expected, 1);
-        let Some(expressions) = Attributes(ours.as_bytes()).next() else { return false };
-        let (mut expected, mut found) = (expressions.nested(), Attributes(found));
+        let Some(expressions) = Attributes(ours.as_bytes()).iter().next() else { return false };
+        let (mut expected, mut found) = (expressions.nested().iter(), Attributes(found).iter());
         loop {
             match (expected.next(), found.next()) {
                 (None, None) => return true,
@@ -174,7 +174,7 @@ fn looked_up(lookup: Attribute<'_>) -> Option<&str> {
 
 /// All that we set is there and all that is there beyond is zero, the kernel's "not used".
 fn same_attributes(ours: Attributes<'_>, theirs: Attributes<'_>, skip: &[u16]) -> bool {
-    let has_ours = ours.filter(|a| !skip.contains(&a.kind)).all(|mine| {
+    let has_ours = ours.iter().filter(|a| !skip.contains(&a.kind)).all(|mine| {
         theirs.find(mine.kind).is_some_and(|other| {
             if mine.is_nest {
                 same_attributes(mine.nested(), other.nested(), &[])
@@ -183,9 +183,8 @@ fn same_attributes(ours: Attributes<'_>, theirs: Attributes<'_>, skip: &[u16]) -
             }
         })
     });
-    let mut others = theirs;
     has_ours
-        && others.all(|other| {
+        && theirs.iter().all(|other| {
             skip.contains(&other.kind)
                 || ours.find(other.kind).is_some()
                 || other.value.iter().all(|&byte| byte == 0)
@@ -205,8 +204,8 @@ fn attachment_damage(expected: &ChainDef, found: &FoundChain) -> Option<String> 
         let priority = found.priority.unwrap_or_default();
         return Some(format!("has priority {priority} instead of {}", hook.priority));
     }
-    if found.kind.as_deref() != Some(chain_type(hook)) {
-        return Some(format!("is not of type {}", chain_type(hook)));
+    if found.kind.as_deref() != Some(chain_type(*hook)) {
+        return Some(format!("is not of type {}", chain_type(*hook)));
     }
     if found.policy != Some(data::ACCEPT) {
         return Some("does not let packets pass by default".into());

@@ -1,7 +1,7 @@
 //! The numbers of the kernel's netlink interface that we use (`linux/netlink.h`,
 //! `linux/netfilter/nfnetlink.h`, `linux/netfilter/nf_tables.h`), under shorter names.
 
-/// The nf_tables subsystem, the high byte of its message types.
+/// The `nf_tables` subsystem, the high byte of its message types.
 pub(super) const SUBSYSTEM: u16 = 10;
 /// The multicast group of changes to nftables.
 pub(super) const CHANGES_GROUP: u32 = 7;
@@ -20,7 +20,7 @@ pub(super) mod flag {
     pub(in crate::netlink) const ACK_ATTRIBUTES: u16 = 0x200;
 }
 
-/// `nlmsghdr.nlmsg_type`, for nf_tables without the subsystem.
+/// `nlmsghdr.nlmsg_type`, for `nf_tables` without the subsystem.
 pub(super) mod message {
     pub(in crate::netlink) const ERROR: u16 = 2;
     pub(in crate::netlink) const DONE: u16 = 3;

@@ -130,7 +130,7 @@ fn current_generation(channel: &mut Channel) -> Result<Option<u32>, KernelError>
     Ok(found)
 }
 
-/// One request of nf_tables and its answers.
+/// One request of `nf_tables` and its answers.
 fn ask(
     channel: &mut Channel,
     kind: u16,
@@ -174,11 +174,7 @@ impl Reading<'_> {
     fn table(&mut self, program: &Program) -> Result<Option<TableState>, KernelError> {
         let family = program.family();
         let Some(comment) = self.comment(family)? else { return Ok(None) };
-        let mut found = FoundTable {
-            sets: self.sets(family)?,
-            chains: self.chains(family)?,
-            ..FoundTable::default()
-        };
+        let mut found = FoundTable { sets: self.sets(family)?, chains: self.chains(family)? };
         self.rules(family, &mut found)?;
         self.protocol_sets(family, &mut found)?;
         let mut state = TableState {

@@ -196,7 +196,7 @@ impl<'a> Message<'a> {
 }
 
 /// The messages of one datagram; stops at the first that is not whole.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Messages<'a>(pub(super) &'a [u8]);
 
 impl<'a> Iterator for Messages<'a> {
@@ -253,19 +253,35 @@ impl<'a> Attribute<'a> {
     }
 }
 
-/// Attributes one after the other; stops at the first that is not whole.
+/// Attributes one after the other; ends at the first that is not whole.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Attributes<'a>(pub(super) &'a [u8]);
 
 impl<'a> Attributes<'a> {
     /// The first attribute of that type.
     pub(super) fn find(self, kind: u16) -> Option<Attribute<'a>> {
-        let mut all = self;
-        all.find_map(|attribute| (attribute.kind == kind).then_some(attribute))
+        self.iter().find(|attribute| attribute.kind == kind)
+    }
+
+    pub(super) fn iter(self) -> AttributeIter<'a> {
+        AttributeIter(self.0)
     }
 }
 
-impl<'a> Iterator for Attributes<'a> {
+impl<'a> IntoIterator for Attributes<'a> {
+    type Item = Attribute<'a>;
+    type IntoIter = AttributeIter<'a>;
+
+    fn into_iter(self) -> AttributeIter<'a> {
+        self.iter()
+    }
+}
+
+/// See [`Attributes`].
+#[derive(Debug, Clone)]
+pub(super) struct AttributeIter<'a>(&'a [u8]);
+
+impl<'a> Iterator for AttributeIter<'a> {
     type Item = Attribute<'a>;
 
     fn next(&mut self) -> Option<Attribute<'a>> {

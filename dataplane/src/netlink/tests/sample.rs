@@ -7,7 +7,7 @@ use crate::program::{Program, ProgramConfig};
 use crate::rows::{AffinityRow, Chain, LearnGroup, Row, RowKey, Verdict};
 use crate::transaction::Transaction;
 
-/// An address: the last bytes of 10.0.0.0 or fd00::.
+/// An address: the last bytes of `10.0.0.0` or `fd00::`.
 pub(super) fn address(family: Family, last: u32) -> IpAddr {
     match family {
         Family::V4 => IpAddr::V4((0x0a00_0000 + last).into()),
