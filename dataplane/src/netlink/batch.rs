@@ -286,7 +286,8 @@ impl Batch {
         if let Some(order) = self.order.get_mut(first..) {
             order.sort_by_key(|&index| place_of(index));
         }
-        let flags = if kind == message::NEW_ELEMENTS { flag::CREATE } else { 0 };
+        let adds = kind == message::NEW_ELEMENTS;
+        let flags = if adds { flag::CREATE | flag::EXCLUSIVE } else { 0 };
         while let Some(&next) = self.order.get(first) {
             let Some((family, set)) = place_of(next) else { return };
             let rest = self.order.get(first..).unwrap_or_default();
