@@ -9,6 +9,7 @@ pub mod fake;
 pub mod frontend;
 pub mod kernel;
 pub mod ledger;
+pub mod netlink;
 pub mod program;
 pub mod rows;
 pub mod slots;

@@ -518,11 +518,13 @@ fn learn(key: Vec<Field>, timeout: u32) -> Rule {
     Rule::new(vec![Match::ServiceProtocol], vec![Action::Learn { key, timeout }])
 }
 
+/// The frontends of a Service port have its protocol in common, so the packet's own serves: nft can
+/// list a protocol given as a constant here, but not load it again.
 fn learn_group(group: &LearnGroup) -> Vec<Rule> {
     let keys = group.frontends.iter().map(|&frontend| {
         vec![
             Field::FrontendAddress(frontend),
-            Field::FrontendProtocol(frontend),
+            Field::Protocol,
             Field::FrontendPort(frontend),
             Field::OriginalSource,
         ]

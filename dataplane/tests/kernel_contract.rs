@@ -1,14 +1,36 @@
-//! The fake kernel keeps the contract of a kernel.
+//! The fake kernel and the real one keep the contract of a kernel. The real one needs root, for
+//! network namespaces, and fails without.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod contract;
 
+use std::panic::resume_unwind;
+use std::thread;
+
+use nix::sched::{CloneFlags, unshare};
 use sliceproxy_dataplane::fake::FakeKernel;
+use sliceproxy_dataplane::netlink::NetlinkKernel;
+use sliceproxy_dataplane::program::ProgramConfig;
 
 #[test]
 fn fake_kernel() {
     for (name, case) in contract::CASES {
         println!("{name}");
         case(&mut FakeKernel::new());
+    }
+}
+
+#[test]
+fn real_kernel() {
+    for (name, case) in contract::CASES {
+        println!("{name}");
+        // The namespace belongs to the thread and goes with it.
+        let namespace = thread::spawn(move || {
+            unshare(CloneFlags::CLONE_NEWNET).expect("root, to make a network namespace");
+            case(&mut NetlinkKernel::open(&ProgramConfig::default()).unwrap());
+        });
+        if let Err(panic) = namespace.join() {
+            resume_unwind(panic);
+        }
     }
 }
