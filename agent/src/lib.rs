@@ -2,3 +2,4 @@
 //! program out. The binary is a thin shell around this library.
 
 pub mod model;
+pub mod wire;
