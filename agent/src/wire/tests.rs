@@ -29,8 +29,8 @@ fn null_is_absent_everywhere() {
     assert_eq!(slice.endpoints[0].addresses, First(None));
     assert!(slice.ports[0].port.is_none());
 
-    let none = r#"{"metadata":null,"endpoints":null,"ports":null}"#;
-    let slice: EndpointSlice<'_> = serde_json::from_str(none).unwrap();
+    let bare = r#"{"metadata":null,"endpoints":null,"ports":null}"#;
+    let slice: EndpointSlice<'_> = serde_json::from_str(bare).unwrap();
     assert!(slice.endpoints.is_empty() && slice.ports.is_empty());
 
     let service = r#"{"metadata":null,"spec":{"ports":null,"clusterIPs":null,"ipFamilies":null,
@@ -38,8 +38,8 @@ fn null_is_absent_everywhere() {
         {"ingress":null}}}"#;
     serde_json::from_str::<Service<'_>>(service).unwrap();
     serde_json::from_str::<Service<'_>>(r#"{"spec":null,"status":null}"#).unwrap();
-    let node = r#"{"spec":{"podCIDRs":null,"taints":null},"status":{"addresses":null}}"#;
-    serde_json::from_str::<Node<'_>>(node).unwrap();
+    let bare_node = r#"{"spec":{"podCIDRs":null,"taints":null},"status":{"addresses":null}}"#;
+    serde_json::from_str::<Node<'_>>(bare_node).unwrap();
 }
 
 #[test]
