@@ -8,3 +8,6 @@ pub mod engine;
 pub mod model;
 pub mod pool;
 pub mod topology;
+pub mod convert;
+pub mod model;
+pub mod wire;
