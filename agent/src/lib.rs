@@ -5,6 +5,7 @@ pub mod cache;
 pub mod claims;
 pub mod desired;
 pub mod engine;
+pub mod config;
 pub mod model;
 pub mod pool;
 pub mod topology;
