@@ -203,7 +203,9 @@ impl Lab {
             links.set_up(link).await?;
             Ok(link)
         })?;
-        with_netlink(&netns, async |links: &Links| configure_machine(links, addresses, node).await)?;
+        with_netlink(&netns, async |links: &Links| {
+            configure_machine(links, addresses, node).await
+        })?;
         with_netlink(&self.node, async |links: &Links| {
             links.add_address(link, GATEWAY).await?;
             for &address in addresses {

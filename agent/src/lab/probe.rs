@@ -135,11 +135,7 @@ impl<'a> Vantage<'a> {
     ///
     /// # Errors
     /// As [`Vantage::connect`].
-    pub fn spread(
-        &self,
-        target: Frontend,
-        n: usize,
-    ) -> Result<BTreeMap<String, usize>, LabError> {
+    pub fn spread(&self, target: Frontend, n: usize) -> Result<BTreeMap<String, usize>, LabError> {
         let mut counts = BTreeMap::new();
         for outcome in self.repeat(target, n)? {
             let name = outcome.pod().map_or_else(|| outcome.to_string(), str::to_owned);
