@@ -1,4 +1,10 @@
-//! What the integration tests share: waiting, the agent's binary in a namespace, the `nft` tool.
+//! What the integration tests share: waiting, the agent's binary in a namespace, the `nft` tool,
+//! and an independent reading of the example shop.
+
+pub mod agent;
+pub mod nft;
+pub mod shop;
+pub mod shop_lab;
 
 use std::time::{Duration, Instant};
 
