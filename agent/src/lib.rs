@@ -6,6 +6,7 @@ pub mod claims;
 pub mod desired;
 pub mod engine;
 pub mod config;
+pub mod lab;
 pub mod model;
 pub mod pool;
 pub mod topology;

@@ -1,0 +1,175 @@
+//! Links, addresses and routes inside a namespace, over rtnetlink.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use futures::TryStreamExt;
+use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags, AddressHeaderFlags};
+use rtnetlink::packet_route::link::{InfoData, InfoVeth};
+use rtnetlink::packet_route::route::RouteMessage;
+use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder};
+
+use super::{LabError, Netns};
+
+/// Interface number inside a namespace.
+pub(super) type LinkIndex = u32;
+
+/// The loopback interface of every namespace.
+pub(super) const LOOPBACK: LinkIndex = 1;
+
+/// Runs `work` inside `netns` with a netlink connection to it.
+pub(super) fn with_netlink<T: Send>(
+    netns: &Netns,
+    work: impl AsyncFnOnce(&Links) -> Result<T, LabError> + Send,
+) -> Result<T, LabError> {
+    netns.run(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build()
+            .map_err(LabError::system("cannot start a runtime"))?;
+        runtime.block_on(async {
+            let (connection, handle, _) = rtnetlink::new_connection()
+                .map_err(LabError::system("cannot open a netlink socket"))?;
+            let connection = tokio::spawn(connection);
+            let result = work(&Links { handle }).await;
+            connection.abort();
+            result
+        })
+    })?
+}
+
+/// A netlink connection of one namespace.
+#[derive(Debug)]
+pub(super) struct Links {
+    handle: Handle,
+}
+
+impl Links {
+    /// Makes a veth pair: one end here, the other in `peer_namespace`. Both are down.
+    pub(super) async fn add_veth(
+        &self,
+        name: &str,
+        peer_name: &str,
+        peer_namespace: &Netns,
+    ) -> Result<LinkIndex, LabError> {
+        let peer =
+            LinkUnspec::new_with_name(peer_name).setns_by_fd(peer_namespace.raw_fd()).build();
+        let pair = LinkMessageBuilder::<LinkVeth>::new(name, peer_name)
+            .set_info_data(InfoData::Veth(InfoVeth::Peer(peer)))
+            .build();
+        self.handle
+            .link()
+            .add(pair)
+            .execute()
+            .await
+            .map_err(LabError::netlink(format!("cannot make the veth pair {name}")))?;
+        self.index_of(name).await
+    }
+
+    /// The index of the link with that name.
+    pub(super) async fn index_of(&self, name: &str) -> Result<LinkIndex, LabError> {
+        let mut found = Box::pin(self.handle.link().get().match_name(name).execute());
+        let link = found
+            .try_next()
+            .await
+            .map_err(LabError::netlink(format!("cannot find the link {name}")))?;
+        link.map(|link| link.header.index)
+            .ok_or_else(|| LabError::Plan(format!("the link {name} does not exist")))
+    }
+
+    /// Sets a link up.
+    pub(super) async fn set_up(&self, link: LinkIndex) -> Result<(), LabError> {
+        self.handle
+            .link()
+            .change(LinkUnspec::new_with_index(link).up().build())
+            .execute()
+            .await
+            .map_err(LabError::netlink(format!("cannot set link {link} up")))
+    }
+
+    /// Gives a link an address that is its own alone (/32 or /128) and can be used at once.
+    pub(super) async fn add_address(
+        &self,
+        link: LinkIndex,
+        address: IpAddr,
+    ) -> Result<(), LabError> {
+        let mut request = self.handle.address().add(link, address, full_length(address));
+        if address.is_ipv6() {
+            // Duplicate address detection would make it unusable for a second or two.
+            let message = request.message_mut();
+            message.header.flags |= AddressHeaderFlags::Nodad;
+            message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
+        }
+        request
+            .execute()
+            .await
+            .map_err(LabError::netlink(format!("cannot add the address {address}")))
+    }
+
+    /// Routes one address to a link; packets of this namespace's own use `source`.
+    pub(super) async fn add_host_route(
+        &self,
+        destination: IpAddr,
+        link: LinkIndex,
+        source: Option<IpAddr>,
+    ) -> Result<(), LabError> {
+        let mut route = match destination {
+            IpAddr::V4(v4) => RouteMessageBuilder::<Ipv4Addr>::new()
+                .destination_prefix(v4, 32)
+                .output_interface(link)
+                .build(),
+            IpAddr::V6(v6) => RouteMessageBuilder::<Ipv6Addr>::new()
+                .destination_prefix(v6, 128)
+                .output_interface(link)
+                .build(),
+        };
+        prefer_source(&mut route, source);
+        self.handle
+            .route()
+            .add(route)
+            .execute()
+            .await
+            .map_err(LabError::netlink(format!("cannot add a route to {destination}")))
+    }
+
+    /// Sends everything else of the gateway's family to `gateway` behind `link`.
+    pub(super) async fn add_default_route(
+        &self,
+        gateway: IpAddr,
+        link: LinkIndex,
+        source: Option<IpAddr>,
+    ) -> Result<(), LabError> {
+        let mut route = match gateway {
+            IpAddr::V4(v4) => RouteMessageBuilder::<Ipv4Addr>::new()
+                .gateway(v4)
+                .output_interface(link)
+                .onlink()
+                .build(),
+            IpAddr::V6(v6) => RouteMessageBuilder::<Ipv6Addr>::new()
+                .gateway(v6)
+                .output_interface(link)
+                .onlink()
+                .build(),
+        };
+        prefer_source(&mut route, source);
+        self.handle
+            .route()
+            .add(route)
+            .execute()
+            .await
+            .map_err(LabError::netlink(format!("cannot add a default route to {gateway}")))
+    }
+}
+
+fn prefer_source(route: &mut RouteMessage, source: Option<IpAddr>) {
+    use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute};
+    let address = match source {
+        Some(IpAddr::V4(v4)) => RouteAddress::Inet(v4),
+        Some(IpAddr::V6(v6)) => RouteAddress::Inet6(v6),
+        None => return,
+    };
+    route.attributes.push(RouteAttribute::PrefSource(address));
+}
+
+fn full_length(address: IpAddr) -> u8 {
+    if address.is_ipv4() { 32 } else { 128 }
+}
