@@ -3,13 +3,13 @@
 
 pub mod cache;
 pub mod claims;
-pub mod desired;
-pub mod engine;
 pub mod config;
+pub mod convert;
+pub mod desired;
+pub mod driver;
+pub mod engine;
 pub mod lab;
 pub mod model;
 pub mod pool;
 pub mod topology;
-pub mod convert;
-pub mod model;
 pub mod wire;

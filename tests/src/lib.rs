@@ -1,11 +1,6 @@
 //! What the integration tests share: waiting, the agent's binary in a namespace, the `nft` tool,
 //! and an independent reading of the example shop.
 
-pub mod agent;
-pub mod nft;
-pub mod shop;
-pub mod shop_lab;
-
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
@@ -40,3 +35,8 @@ pub fn wait_for<T>(
         std::thread::sleep(Duration::from_millis(10));
     }
 }
+
+pub mod agent;
+pub mod nft;
+pub mod shop;
+pub mod shop_lab;

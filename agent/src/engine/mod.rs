@@ -2,6 +2,7 @@
 //! network, and is driven by one thread, so nothing in it is ever half done.
 
 mod port;
+mod services;
 mod sync;
 
 use std::collections::BTreeSet;
@@ -21,13 +22,9 @@ pub use port::Port;
 pub use sync::{SyncError, Synced};
 
 use crate::cache::{Cache, SliceChange};
-use crate::claims::{Claim, Claims};
-use crate::desired::{self, FrontendKind};
-use crate::model::{
-    Event, Node, NodeName, Service, ServiceName, ServicePort, ServicePortName, Slice, SliceName,
-    ZoneRegions,
-};
-use crate::pool::Pool;
+use crate::claims::Claims;
+use crate::desired::FrontendKind;
+use crate::model::{Event, Node, NodeName, Service, ServiceName, Slice, SliceName, ZoneRegions};
 use crate::topology::{Here, Wishes};
 
 /// What an engine needs to know from the configuration.
@@ -50,15 +47,6 @@ pub struct Settings {
 struct Adoptable {
     cluster: Vec<(Slot, Endpoint)>,
     local: Vec<(Slot, Endpoint)>,
-}
-
-/// What a Service port asks for in one family.
-#[derive(Debug)]
-struct PortClaims {
-    name: ServicePortName,
-    spec: ServicePort,
-    family: Family,
-    frontends: Vec<(Frontend, FrontendKind)>,
 }
 
 /// Everything the agent knows, and the kernel it writes to.
@@ -123,16 +111,20 @@ impl<K: Kernel> Engine<K> {
                 for name in self.cache.services_missing_in(&services) {
                     self.remove_service(&name);
                 }
-                services.into_iter().for_each(|service| self.put_service(service));
+                for service in services {
+                    self.put_service(&service);
+                }
                 self.listed(|engine| engine.services_listed = true);
             }
-            Event::Service(service) => self.put_service(service),
+            Event::Service(service) => self.put_service(&service),
             Event::ServiceRemoved(name) => self.remove_service(&name),
             Event::AllSlices(slices) => {
                 for name in self.cache.slices_missing_in(&slices) {
                     self.remove_slice(&name);
                 }
-                slices.into_iter().for_each(|slice| self.put_slice(slice));
+                for slice in slices {
+                    self.put_slice(slice);
+                }
                 self.listed(|engine| engine.slices_listed = true);
             }
             Event::Slice(slice) => self.put_slice(slice),
@@ -167,7 +159,9 @@ impl<K: Kernel> Engine<K> {
                 let claims = self.claims_of(service);
                 self.enter_claims(service, &claims);
             }
-            services.iter().for_each(|service| self.refresh(None, Some(service)));
+            for service in &services {
+                self.refresh(None, Some(service));
+            }
             self.adoptable = FxHashMap::default();
         }
     }
@@ -212,11 +206,11 @@ impl<K: Kernel> Engine<K> {
         }
     }
 
-    fn put_service(&mut self, service: Arc<Service>) {
-        if let Ok(old) = self.cache.put_service(Arc::clone(&service))
+    fn put_service(&mut self, service: &Arc<Service>) {
+        if let Ok(old) = self.cache.put_service(Arc::clone(service))
             && self.is_listed()
         {
-            self.refresh(old.as_ref(), Some(&service));
+            self.refresh(old.as_ref(), Some(service));
         }
     }
 
@@ -225,155 +219,6 @@ impl<K: Kernel> Engine<K> {
             && self.is_listed()
         {
             self.refresh(Some(&old), None);
-        }
-    }
-
-    /// Replaces the ports of a Service by those of another version of it.
-    fn refresh(&mut self, old: Option<&Arc<Service>>, new: Option<&Arc<Service>>) {
-        let Some(name) = new.or(old).map(|service| service.name.clone()) else { return };
-        let before = self.ports.remove(&name).unwrap_or_default();
-        let sticky = [old, new].into_iter().flatten().any(|s| s.affinity_timeout.is_some());
-        if sticky && old.is_some() {
-            self.affinity_due.extend(before.iter().map(|port| port.pool.family()));
-        }
-        let mut affected = BTreeSet::new();
-        if let Some(old) = old {
-            affected.extend(self.withdraw_claims(old, &before));
-        }
-        let mut gone = before;
-        if let Some(new) = new {
-            let claims = self.claims_of(new);
-            affected.extend(self.enter_claims(new, &claims));
-            let (kept, rest) = self.match_ports(new, claims, gone);
-            self.ports.insert(name, kept);
-            gone = rest;
-        }
-        for mut port in gone {
-            port.withdraw(&mut self.ledger);
-        }
-        self.settle(affected);
-    }
-
-    /// The frontends that each port of `service` asks for, in each family where it does.
-    fn claims_of(&self, service: &Service) -> Vec<PortClaims> {
-        let mut claims = Vec::with_capacity(service.ports.len());
-        for spec in &service.ports {
-            let name = ServicePortName {
-                service: service.name.clone(),
-                port: Arc::clone(&spec.name),
-                protocol: spec.protocol,
-            };
-            for family in self.settings.families.iter().copied() {
-                let addresses = &self.node_port_addresses;
-                let frontends = desired::frontends(service, spec, family, addresses);
-                if !frontends.is_empty() {
-                    let (name, spec) = (name.clone(), spec.clone());
-                    claims.push(PortClaims { name, spec, family, frontends });
-                }
-            }
-        }
-        claims
-    }
-
-    /// The ports of `service`: those of `before` that go on, and new ones; and those that are gone.
-    fn match_ports(
-        &mut self,
-        service: &Service,
-        claims: Vec<PortClaims>,
-        mut before: Vec<Port>,
-    ) -> (Vec<Port>, Vec<Port>) {
-        let mut ports = Vec::with_capacity(claims.len());
-        for claim in claims {
-            let same = |port: &Port| port.name == claim.name && port.pool.family() == claim.family;
-            let mut port = match before.iter().position(same) {
-                Some(position) => before.swap_remove(position),
-                None => {
-                    let pool = self.fill_pool(service, &claim);
-                    Port::new(claim.name, claim.spec.clone(), pool)
-                }
-            };
-            port.spec = claim.spec;
-            port.claimed = claim.frontends;
-            ports.push(port);
-        }
-        (ports, before)
-    }
-
-    /// A pool with the endpoints of all known slices, in the slots that an earlier run gave them.
-    fn fill_pool(&mut self, service: &Service, claim: &PortClaims) -> Pool {
-        let mut pool = Pool::new(Arc::clone(&claim.name.port), claim.name.protocol, claim.family);
-        let owned =
-            claim.frontends.iter().filter(|(f, _)| self.claims.owner(f) == Some(&claim.name));
-        let known: Vec<&Adoptable> =
-            owned.filter_map(|(frontend, _)| self.adoptable.get(frontend)).collect();
-        // All frontends of a Service port have the same endpoints in the same slots, if they have
-        // any in that map.
-        let longest = |lists: Vec<&Vec<(Slot, Endpoint)>>| {
-            let list = lists.into_iter().max_by_key(|list| list.len());
-            list.into_iter().flatten().map(|(_, endpoint)| *endpoint).collect()
-        };
-        pool.fill(
-            self.cache.slices_of(&service.name),
-            longest(known.iter().map(|adoptable| &adoptable.cluster).collect()),
-            longest(known.iter().map(|adoptable| &adoptable.local).collect()),
-            &self.here,
-            &self.wishes(service),
-        );
-        pool
-    }
-
-    fn enter_claims(
-        &mut self,
-        service: &Service,
-        claims: &[PortClaims],
-    ) -> BTreeSet<ServicePortName> {
-        let mut affected: BTreeSet<_> = claims.iter().map(|claim| claim.name.clone()).collect();
-        for address in &service.cluster_ips {
-            affected.extend(self.claims.add_cluster_ip(*address, &service.name));
-        }
-        for PortClaims { name, frontends, .. } in claims {
-            for (frontend, kind) in frontends {
-                affected.extend(self.claims.add(*frontend, Claim::new(service, name, *kind)));
-            }
-        }
-        affected
-    }
-
-    fn withdraw_claims(&mut self, service: &Service, ports: &[Port]) -> BTreeSet<ServicePortName> {
-        let mut affected = BTreeSet::new();
-        for address in &service.cluster_ips {
-            affected.extend(self.claims.remove_cluster_ip(*address, &service.name));
-        }
-        for port in ports {
-            for (frontend, kind) in &port.claimed {
-                let claim = Claim::new(service, &port.name, *kind);
-                affected.extend(self.claims.remove(*frontend, &claim));
-            }
-        }
-        affected
-    }
-
-    /// Renders Service ports whose frontends, wishes or policies may have changed: first all give up
-    /// what they lost, then each takes what it owns.
-    fn settle(&mut self, affected: BTreeSet<ServicePortName>) {
-        for name in &affected {
-            for port in self.ports.get_mut(&name.service).into_iter().flatten() {
-                if port.name == *name {
-                    port.retract(&owned(port, &self.claims), &mut self.ledger);
-                }
-            }
-        }
-        for name in affected {
-            let Some(service) = self.cache.service(&name.service).cloned() else { continue };
-            let wishes = self.wishes(&service);
-            for port in self.ports.get_mut(&name.service).into_iter().flatten() {
-                if port.name == name {
-                    let changes = port.pool.reselect(&self.here, &wishes);
-                    let owned = owned(port, &self.claims);
-                    let addresses = node_addresses(self.node.as_ref());
-                    port.render(&service, &owned, &changes, addresses, &mut self.ledger);
-                }
-            }
         }
     }
 

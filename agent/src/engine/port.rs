@@ -98,7 +98,7 @@ impl Port {
             let feeds = Feeds::of(service, kind);
             match self.rendered.frontends.get(&frontend) {
                 Some(before) if *before == feeds => {
-                    self.change_slots(frontend, feeds, changes, ledger)
+                    self.change_slots(frontend, feeds, changes, ledger);
                 }
                 before => {
                     if let Some(before) = before.copied() {

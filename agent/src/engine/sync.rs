@@ -55,6 +55,11 @@ impl<K: Kernel> Engine<K> {
         self.ledger.retry_set_aside();
     }
 
+    /// Whether the next [`Engine::sync`] reads the kernel back first.
+    pub fn is_read_back_due(&self) -> bool {
+        self.read_back_due
+    }
+
     /// Makes the kernel hold what is desired: one transaction for all that changed. Does nothing
     /// before everything has been listed.
     ///
@@ -214,7 +219,9 @@ fn record(synced: &mut Synced, transaction: Transaction, cost: Committed) {
     synced.transactions += 1;
     synced.added.extend(transaction.added);
     synced.deleted.extend(transaction.deleted);
-    synced.installed.extend(transaction.installed.iter().map(|program| program.family()));
+    synced
+        .installed
+        .extend(transaction.installed.iter().map(sliceproxy_dataplane::program::Program::family));
     synced.cost.elements += cost.elements;
     synced.cost.messages += cost.messages;
     synced.cost.bytes += cost.bytes;
