@@ -46,10 +46,12 @@ pub trait Observer<K>: Send {
     fn failed(&mut self, engine: &Engine<K>, error: &SyncError, pause: Duration);
 }
 
+type Question<K> = Box<dyn FnOnce(&mut Engine<K>) + Send>;
+
 enum Message<K> {
     Event(Event),
     Distrust,
-    Ask(Box<dyn FnOnce(&mut Engine<K>) + Send>),
+    Ask(Question<K>),
     Stop,
 }
 
