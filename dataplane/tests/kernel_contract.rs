@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod contract;
+mod samples;
 
 use std::panic::resume_unwind;
 use std::thread;
