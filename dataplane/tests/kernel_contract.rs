@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod contract;
-mod samples;
 
 use std::panic::resume_unwind;
 use std::thread;

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod nft;
+#[path = "contract/samples.rs"]
 mod samples;
 
 use std::path::PathBuf;
