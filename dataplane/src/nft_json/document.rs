@@ -21,7 +21,7 @@ use nftables::stmt::{
 use nftables::types::{NfChainPolicy, NfChainType, NfFamily, NfHook};
 use serde_json::{Result, Value, json, to_value};
 
-use super::{Contents, Example, SLOT_EXAMPLE, is_single, key_examples};
+use super::{Contents, Example, SLOT_EXAMPLE, is_single, key_examples, merges};
 use crate::frontend::{Family, Protocol};
 use crate::program::{
     Action, ChainDef, ChainKind, Field, Hook, HookPoint, Match, Rule, SERVICE_PROTOCOLS, SetDef,
@@ -81,6 +81,9 @@ fn set_object(set: &SetDef, contents: &Contents) -> Result<Value> {
     }
     if set.interval {
         flags.push("interval");
+    }
+    if merges(set) {
+        object["auto-merge"] = json!(true);
     }
     if !flags.is_empty() {
         object["flags"] = json!(flags);

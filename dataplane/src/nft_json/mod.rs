@@ -135,6 +135,12 @@ const SLOT_EXAMPLE: u32 = 65_536;
 /// nft's names for priorities, and the priorities.
 const PRIORITIES: [(&str, i32); 3] = [("dstnat", -100), ("filter", 0), ("srcnat", 100)];
 
+/// Whether nft may join neighbouring intervals, so that somebody who adds a network by hand is not
+/// refused. It cannot do that for concatenations.
+fn merges(set: &SetDef) -> bool {
+    set.interval && set.key.len() == 1
+}
+
 /// Whether the network is one address, which nft lists without a length.
 fn is_single(network: IpNetwork) -> bool {
     network.prefix() == if network.is_ipv4() { 32 } else { 128 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use ipnetwork::IpNetwork;
 
-use super::{Contents, Example, PRIORITIES, SLOT_EXAMPLE, is_single, key_examples};
+use super::{Contents, Example, PRIORITIES, SLOT_EXAMPLE, is_single, key_examples, merges};
 use crate::frontend::{Family, Protocol};
 use crate::program::{
     Action, ChainDef, ChainKind, Field, Hook, Match, SERVICE_PROTOCOLS, SetDef, SetValue, TABLE,
@@ -67,6 +67,9 @@ fn write_set(out: &mut String, set: &SetDef, contents: &Contents) {
     }
     if set.interval {
         line(out, 2, "flags interval");
+    }
+    if merges(set) {
+        line(out, 2, "auto-merge");
     }
     write_elements(out, contents.rows_of(set.name));
     line(out, 1, "}\n");
