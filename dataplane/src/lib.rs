@@ -10,6 +10,7 @@ pub mod frontend;
 pub mod kernel;
 pub mod ledger;
 pub mod netlink;
+pub mod nft_json;
 pub mod program;
 pub mod rows;
 pub mod slots;

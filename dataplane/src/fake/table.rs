@@ -179,10 +179,8 @@ impl Table {
 
 /// The network that sorts before all others.
 fn lowest() -> IpNetwork {
-    IpNetwork::V4(
-        Ipv4Network::new_checked(Ipv4Addr::UNSPECIFIED, 0)
-            .unwrap_or_else(|| Ipv4Addr::UNSPECIFIED.into()),
-    )
+    let address = Ipv4Addr::UNSPECIFIED;
+    IpNetwork::V4(Ipv4Network::new_checked(address, 0).unwrap_or_else(|| address.into()))
 }
 
 /// The chains that a chain's rules go to.

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::frontend::{Endpoint, Frontend, Protocol};
+use crate::kernel::{Change, Refusal};
 use crate::program::ProgramConfig;
 use crate::rows::{Chain, SetName, Verdict};
 use crate::walk::Origin;

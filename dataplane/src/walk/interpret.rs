@@ -1,12 +1,12 @@
 //! The interpreter: hooks in the order in which the kernel calls them, rules one by one.
 
 use std::borrow::Cow;
-use std::net::IpAddr;
 
 use rustc_hash::FxHashMap;
 
 use super::explain::{Shape, condition};
 use super::rows::look_up;
+use super::traveller::{At, Draw, Traveller};
 use super::{
     Choice, Event, Fate, KeyPart, Masquerade, MasqueradedFor, Node, Origin, Outcome, Packet,
     RefusedBy, Rows, SLOT_LIMIT, Step, Walk,
@@ -24,31 +24,6 @@ struct Machine<'a, R> {
     chains: FxHashMap<String, ChainDef>,
     /// The base chains in the order of their priorities.
     hooked: Vec<ChainDef>,
-}
-
-/// The packet as it is now, and what conntrack knows of it.
-#[derive(Clone)]
-struct Traveller<'a> {
-    original: &'a Packet,
-    destination: IpAddr,
-    port: u16,
-    mark: u32,
-    translated: bool,
-    unmarked: bool,
-    masqueraded: Option<MasqueradedFor>,
-    /// Endpoints drawn so far by the NAT chain it is in.
-    draws: Vec<Draw>,
-    /// Shares that have not found an endpoint yet.
-    undrawn: u32,
-    hook: HookPoint,
-    steps: Vec<Step>,
-}
-
-#[derive(Clone)]
-struct Draw {
-    slot: Option<Slot>,
-    endpoint: Endpoint,
-    share: u32,
 }
 
 /// What a rule means for the rules after it.
@@ -81,19 +56,7 @@ impl<R: Rows> Machine<'_, R> {
             Origin::Elsewhere => HookPoint::Prerouting,
             Origin::ThisNode => HookPoint::Output,
         };
-        let mut traveller = Traveller {
-            original: packet,
-            destination: packet.destination,
-            port: packet.port,
-            mark: 0,
-            translated: false,
-            unmarked: false,
-            masqueraded: None,
-            draws: Vec::new(),
-            undrawn: 1,
-            hook: first,
-            steps: Vec::new(),
-        };
+        let mut traveller = Traveller::new(packet, first);
         // What comes after translation in the same hook (the filter of the node's own packets)
         // already sees the endpoint, so the ways part right behind the NAT chain.
         let (before, after) = self.split_at_nat(first);
@@ -318,8 +281,8 @@ impl<R: Rows> Machine<'_, R> {
                 at.note(Event::WentTo(chain.to_string()));
                 return Some(Flow::To(chain.clone()));
             }
-            Action::RejectTcpReset => return Some(at.refuse(RefusedBy::TcpReset)),
-            Action::Reject => return Some(at.refuse(RefusedBy::Icmp)),
+            Action::RejectTcpReset => return Some(Flow::End(at.refuse(RefusedBy::TcpReset))),
+            Action::Reject => return Some(Flow::End(at.refuse(RefusedBy::Icmp))),
             Action::Drop => {
                 at.note(Event::Dropped);
                 return Some(Flow::End(Fate::Dropped { chain: at.chain.to_owned() }));
@@ -376,45 +339,6 @@ impl<R: Rows> Machine<'_, R> {
         }
         traveller.undrawn = traveller.undrawn.saturating_mul(modulus - found);
         if traveller.undrawn == 0 { Flow::Accept } else { Flow::Next }
-    }
-}
-
-/// A rule in a chain, with the packet that is at it.
-struct At<'t, 'p> {
-    chain: &'t str,
-    rule: usize,
-    traveller: &'t mut Traveller<'p>,
-}
-
-impl At<'_, '_> {
-    fn note(&mut self, event: Event) {
-        let hook = self.traveller.hook;
-        let chain = self.chain.to_owned();
-        self.traveller.steps.push(Step::Rule { hook, chain, rule: self.rule, event });
-    }
-
-    fn refuse(&mut self, by: RefusedBy) -> Flow {
-        self.note(Event::Refused(by));
-        Flow::End(Fate::Refused { by, chain: self.chain.to_owned() })
-    }
-}
-
-impl Traveller<'_> {
-    fn key(&self, fields: &[Field]) -> Vec<KeyPart> {
-        let packet = self.original;
-        let part = |field: &Field| match field {
-            Field::Source | Field::OriginalSource => KeyPart::Address(packet.source),
-            Field::Destination => KeyPart::Address(self.destination),
-            Field::OriginalDestination => KeyPart::Address(packet.destination),
-            Field::Protocol => KeyPart::Protocol(packet.protocol),
-            Field::Port => KeyPart::Port(self.port),
-            Field::OriginalPort => KeyPart::Port(packet.port),
-            Field::Random(modulus) => KeyPart::Random(*modulus),
-            Field::FrontendAddress(frontend) => KeyPart::Address(frontend.address),
-            Field::FrontendProtocol(frontend) => KeyPart::Protocol(frontend.protocol.number()),
-            Field::FrontendPort(frontend) => KeyPart::Port(frontend.port),
-        };
-        fields.iter().map(part).collect()
     }
 }
 

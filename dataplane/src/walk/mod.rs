@@ -9,6 +9,7 @@ mod interpret;
 mod rows;
 #[cfg(test)]
 mod tests;
+mod traveller;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
