@@ -3,4 +3,5 @@
 
 pub mod convert;
 pub mod model;
+pub mod source;
 pub mod wire;
