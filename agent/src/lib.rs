@@ -11,5 +11,6 @@ pub mod engine;
 pub mod lab;
 pub mod model;
 pub mod pool;
+pub mod source;
 pub mod topology;
 pub mod wire;

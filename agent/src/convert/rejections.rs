@@ -12,7 +12,7 @@ pub const MAX_TEXT: usize = 100;
 
 /// The rejections of one object.
 #[derive(Debug)]
-pub(super) struct Rejections {
+pub(crate) struct Rejections {
     kind: &'static str,
     told: Vec<Rejection>,
     untold: usize,
@@ -20,12 +20,12 @@ pub(super) struct Rejections {
 
 impl Rejections {
     /// For an object of that kind.
-    pub(super) fn new(kind: &'static str) -> Self {
+    pub(crate) fn new(kind: &'static str) -> Self {
         Self { kind, told: Vec::new(), untold: 0 }
     }
 
     /// `reason` says what is wrong, what becomes of it, and what to do.
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         field: fmt::Arguments<'_>,
         value: impl fmt::Display,
@@ -45,7 +45,7 @@ impl Rejections {
     }
 
     /// The first `limit` of `items`; the rest is rejected as one.
-    pub(super) fn limit<'i, T>(
+    pub(crate) fn limit<'i, T>(
         &mut self,
         field: fmt::Arguments<'_>,
         items: &'i [T],
@@ -63,7 +63,7 @@ impl Rejections {
     }
 
     /// All that was added, for the object called `object`.
-    pub(super) fn finish(mut self, object: impl fmt::Display) -> Vec<Rejection> {
+    pub(crate) fn finish(mut self, object: impl fmt::Display) -> Vec<Rejection> {
         if self.told.is_empty() {
             return self.told;
         }

@@ -1,0 +1,1 @@
+//! Follows manifests as they change.

@@ -1,0 +1,4 @@
+//! Where Services, slices and Nodes come from. Every source sends the same
+//! [`Event`](crate::model::Event)s; nobody behind it knows which one it is.
+
+pub mod manifests;
