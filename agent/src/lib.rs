@@ -3,6 +3,9 @@
 
 pub mod cache;
 pub mod claims;
+pub mod desired;
+pub mod engine;
+pub mod cli;
 pub mod config;
 pub mod convert;
 pub mod desired;
@@ -14,3 +17,4 @@ pub mod pool;
 pub mod source;
 pub mod topology;
 pub mod wire;
+pub mod version;

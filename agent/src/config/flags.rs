@@ -20,6 +20,8 @@ pub struct Flags {
     #[command(flatten)]
     pub source: SourceFlags,
     #[command(flatten)]
+    pub api: ApiFlags,
+    #[command(flatten)]
     pub traffic: TrafficFlags,
     #[command(flatten)]
     pub node: NodeFlags,
@@ -42,12 +44,6 @@ pub struct SourceFlags {
     /// Name of this node [default: the host's name in lower case]
     #[arg(long, value_name = "NAME", visible_alias = "hostname-override")]
     pub node_name: Option<String>,
-    /// Credentials for the API server [default: those of the Pod]
-    #[arg(long, value_name = "FILE", value_parser = any_path)]
-    pub kubeconfig: Option<PathBuf>,
-    /// Address of the API server, instead of the kubeconfig's
-    #[arg(long, value_name = "URL")]
-    pub master: Option<String>,
     /// Use only EndpointSlices with these labels, such as zone=eu-1a
     #[arg(long, value_name = "SELECTOR")]
     pub slice_selector: Option<String>,
@@ -57,6 +53,18 @@ pub struct SourceFlags {
     /// Local socket for dump, explain and diff; "" for none [default: /run/sliceproxy/admin.sock]
     #[arg(long, value_name = "PATH", value_parser = any_path)]
     pub admin_socket: Option<PathBuf>,
+}
+
+/// How the API server is reached.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Source")]
+pub struct ApiFlags {
+    /// Credentials for the API server [default: those of the Pod]
+    #[arg(long, value_name = "FILE", value_parser = any_path)]
+    pub kubeconfig: Option<PathBuf>,
+    /// Address of the API server, instead of the kubeconfig's
+    #[arg(long, value_name = "URL")]
+    pub master: Option<String>,
 }
 
 /// What the kernel is told to do with packets.
@@ -80,7 +88,8 @@ pub struct TrafficFlags {
     #[arg(long, value_name = "PREFIX")]
     pub pod_interface_name_prefix: Option<String>,
     /// Masquerade everything that is sent to a cluster IP
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", hide_possible_values = true)]
     pub masquerade_all: Option<bool>,
     /// Bit of the packet mark that asks for masquerading, 0 to 31 [default: 14]
     #[arg(
@@ -116,7 +125,8 @@ pub struct NodeFlags {
     #[arg(long, value_name = "IP:PORT")]
     pub metrics_bind_address: Option<String>,
     /// End when one of these cannot be bound, instead of trying again every 5 s
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", hide_possible_values = true)]
     pub bind_address_hard_fail: Option<bool>,
     /// Connections to track per CPU; 0 leaves the kernel's setting [default: 32768]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
@@ -131,7 +141,8 @@ pub struct NodeFlags {
     #[arg(long, value_name = "DURATION", allow_negative_numbers = true)]
     pub conntrack_tcp_timeout_close_wait: Option<GoDuration>,
     /// Do not call TCP packets outside of the window invalid
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", hide_possible_values = true)]
     pub conntrack_tcp_be_liberal: Option<bool>,
     /// Idle time of a UDP flow without an answer; 0 leaves the kernel's [default: 0s]
     #[arg(long, value_name = "DURATION", allow_negative_numbers = true)]
@@ -268,12 +279,16 @@ impl Flags {
     fn overlay_source(&self, file: &mut ConfigFile) {
         let flags = &self.source;
         let text = |path: &PathBuf| path.to_string_lossy().into_owned();
-        set(&mut file.kube_proxy.client_connection.kubeconfig, flags.kubeconfig.as_ref().map(text));
+        set(
+            &mut file.kube_proxy.client_connection.kubeconfig,
+            self.api.kubeconfig.as_ref().map(text),
+        );
         set(&mut file.kube_proxy.hostname_override, flags.node_name.clone());
         let ours = &mut file.slice_proxy;
         set(&mut ours.manifests, flags.manifests.clone());
         // Naming an API server on the command line means it, whatever the file says.
-        if flags.manifests.is_none() && (flags.kubeconfig.is_some() || flags.master.is_some()) {
+        if flags.manifests.is_none() && (self.api.kubeconfig.is_some() || self.api.master.is_some())
+        {
             ours.manifests = None;
         }
         set(&mut ours.slice_selector, flags.slice_selector.clone());

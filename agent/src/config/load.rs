@@ -79,7 +79,7 @@ impl Config {
         let mut unused = unused_fields(&file.kube_proxy);
         unused.extend(flags.without_effect());
         flags.overlay(&mut file);
-        let (config, further) = resolve(&file, flags.source.master.as_deref(), hostname)?;
+        let (config, further) = resolve(&file, flags.api.master.as_deref(), hostname)?;
         let mut warnings = Vec::new();
         if !unknown.is_empty() {
             warnings.push(format!("unknown fields, ignored: {}", unknown.join(", ")));

@@ -1,0 +1,107 @@
+//! What `explain` is asked about.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+
+use sliceproxy_dataplane::frontend::{Frontend, Protocol};
+
+use crate::model::ServiceName;
+
+/// An address as a client uses it, or a Service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// `ADDRESS:PORT[/PROTO]`
+    Frontend(Frontend),
+    /// `NAMESPACE/SERVICE[:PORT]`; the port by name or number.
+    Service(ServiceName, Option<String>),
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (address, protocol) = match text.rsplit_once('/') {
+            Some((address, protocol)) => (address, Some(protocol)),
+            None => (text, None),
+        };
+        if let Ok(socket) = address.parse::<SocketAddr>() {
+            return frontend(socket, protocol).map(Self::Frontend);
+        }
+        if address.parse::<IpAddr>().is_ok() {
+            return Err("the port is missing: ADDRESS:PORT, or [ADDRESS]:PORT for IPv6".to_owned());
+        }
+        service(text).ok_or_else(|| {
+            "must be ADDRESS:PORT[/PROTO] or NAMESPACE/SERVICE[:PORT], such as 10.96.0.10:53/udp \
+             or shop/web:http"
+                .to_owned()
+        })
+    }
+}
+
+fn frontend(socket: SocketAddr, protocol: Option<&str>) -> Result<Frontend, String> {
+    let known = |name: &str| {
+        Protocol::ALL
+            .into_iter()
+            .find(|protocol| protocol.nft_name().eq_ignore_ascii_case(name))
+            .ok_or(format!("{name:?} is none of tcp, udp and sctp"))
+    };
+    let protocol = protocol.map_or(Ok(Protocol::Tcp), known)?;
+    Ok(Frontend { address: socket.ip(), protocol, port: socket.port() })
+}
+
+fn service(text: &str) -> Option<Target> {
+    let (namespace, rest) = text.split_once('/')?;
+    let (name, port) = match rest.split_once(':') {
+        Some((name, port)) => (name, Some(port)),
+        None => (rest, None),
+    };
+    let is_name = |part: &str| {
+        let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.');
+        !part.is_empty() && part.chars().all(word)
+    };
+    let all_names = is_name(namespace) && is_name(name) && port.is_none_or(is_name);
+    all_names.then(|| Target::Service(ServiceName::new(namespace, name), port.map(str::to_owned)))
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Frontend(frontend) => frontend.fmt(f),
+            Self::Service(name, None) => name.fmt(f),
+            Self::Service(name, Some(port)) => write!(f, "{name}:{port}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+    use super::*;
+
+    #[test]
+    fn targets() {
+        for (text, expected) in [
+            ("10.96.0.10:53/udp", "10.96.0.10:53/UDP"),
+            ("10.96.0.1:443", "10.96.0.1:443/TCP"),
+            ("[fd00::1]:80/SCTP", "[fd00::1]:80/SCTP"),
+            ("shop/web", "shop/web"),
+            ("shop/web:http", "shop/web:http"),
+            ("shop/web:80", "shop/web:80"),
+        ] {
+            assert_eq!(text.parse::<Target>().unwrap().to_string(), expected);
+        }
+        for (text, message) in [
+            ("10.96.0.1", "port is missing"),
+            ("10.96.0.1/udp", "port is missing"),
+            ("fd00::1", "port is missing"),
+            ("10.96.0.1:80/icmp", "none of tcp"),
+            ("10.96.0.1:99999", "must be ADDRESS:PORT"),
+            ("web", "must be ADDRESS:PORT"),
+            ("shop/web/x", "must be ADDRESS:PORT"),
+            ("shop/", "must be ADDRESS:PORT"),
+        ] {
+            assert!(text.parse::<Target>().unwrap_err().contains(message), "{text}");
+        }
+    }
+}
