@@ -5,6 +5,7 @@ pub mod cache;
 pub mod claims;
 pub mod config;
 pub mod convert;
+pub mod demo;
 pub mod desired;
 pub mod driver;
 pub mod engine;
