@@ -1,10 +1,9 @@
 //! What the demo shows, step by step.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Display;
 use std::io::Write;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ipnetwork::IpNetwork;
 use sliceproxy_dataplane::frontend::{Family, Frontend};
@@ -14,6 +13,7 @@ use sliceproxy_dataplane::program::{PodTraffic, ProgramConfig};
 use sliceproxy_dataplane::rows::{Row, RowKey, RowValue};
 
 use super::cluster::{self, CLIENT, DemoService, NODE, PODS, SERVICES};
+use super::figures::{duration, grouped};
 use super::measure;
 use super::page::{Page, Tone};
 use super::{DemoError, picture, words};
@@ -352,25 +352,4 @@ fn row_changes(before: &BTreeMap<RowKey, RowValue>, synced: &Synced) -> Vec<Vec<
 fn list<'a>(names: impl Iterator<Item = &'a str>, nothing: &str) -> String {
     let names: Vec<_> = names.collect();
     if names.is_empty() { nothing.to_owned() } else { names.join(", ") }
-}
-
-/// With commas between thousands.
-fn grouped(number: impl Display) -> String {
-    let digits = format!("{number}");
-    let head = digits.len() % 3;
-    let (first, rest) = digits.split_at(head);
-    let groups = rest.as_bytes().chunks(3).map(|group| String::from_utf8_lossy(group).into_owned());
-    let parts = Some(first.to_owned()).filter(|first| !first.is_empty()).into_iter().chain(groups);
-    parts.collect::<Vec<_>>().join(",")
-}
-
-/// Three digits and a unit that suits.
-fn duration(duration: Duration) -> String {
-    let micros = duration.as_secs_f64() * 1e6;
-    match micros {
-        ..1_000.0 => format!("{micros:.0} µs"),
-        ..10_000.0 => format!("{:.1} ms", micros / 1e3),
-        ..1_000_000.0 => format!("{:.0} ms", micros / 1e3),
-        _ => format!("{:.2} s", micros / 1e6),
-    }
 }

@@ -21,3 +21,18 @@ pub(super) fn reason(choice: &Choice) -> String {
         Scope::Anywhere => "it asks for all pods".into(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::{PassedOver, Why};
+
+    #[test]
+    fn traffic_that_went_far_is_told_from_traffic_that_was_meant_to() {
+        let nearer = PassedOver { level: Level::Zone, why: Why::TooFew { ready: 0, needed: 1 } };
+        let meant = Choice { scope: Scope::Anywhere, passed_over: vec![] };
+        let forced = Choice { scope: Scope::Anywhere, passed_over: vec![nearer] };
+        assert_eq!(reason(&meant), "it asks for all pods");
+        assert_eq!(reason(&forced), "none in region eu-1, so any");
+    }
+}
