@@ -8,6 +8,7 @@ pub mod engine;
 pub mod cli;
 pub mod config;
 pub mod convert;
+pub mod demo;
 pub mod desired;
 pub mod driver;
 pub mod engine;

@@ -149,9 +149,7 @@ impl DemoService {
         let number = u8::try_from(position.unwrap_or_default() + 1).unwrap_or(u8::MAX) * 10;
         let address = match family {
             Family::V4 => Ipv4Addr::new(10, 96, 0, number).into(),
-            Family::V6 => {
-                Ipv6Addr::new(0xfd00, 0x10, 0x96, 0, 0, 0, 0, u16::from(number)).into()
-            }
+            Family::V6 => Ipv6Addr::new(0xfd00, 0x10, 0x96, 0, 0, 0, 0, u16::from(number)).into(),
         };
         Frontend { address, protocol: self.protocol, port: self.port }
     }

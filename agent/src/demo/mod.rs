@@ -2,6 +2,7 @@
 //! a change costs. Needs no cluster, leaves nothing behind.
 
 mod cluster;
+mod figures;
 mod interrupt;
 mod measure;
 mod page;

@@ -2,10 +2,15 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table, presets};
+use comfy_table::{
+    Attribute, Cell, Color, ContentArrangement, LineStyle, Table, TableStyle, presets,
+};
 
 /// Columns that text and tables may take.
 const WIDTH: u16 = 98;
+
+const STYLE: TableStyle =
+    presets::UTF8_BORDERS_ONLY.header_separator(LineStyle::new('├', '─', '─', '┤'));
 
 /// Where the demo is written to.
 pub(super) struct Page<W> {
@@ -76,9 +81,8 @@ impl<W: Write> Page<W> {
 
     /// Lines as they are.
     pub(super) fn picture(&mut self, picture: &str) -> io::Result<()> {
-        writeln!(self.out)?;
         for line in picture.lines() {
-            writeln!(self.out, "   {line}")?;
+            writeln!(self.out, "{}", format!("   {line}").trim_end())?;
         }
         writeln!(self.out)
     }
@@ -91,7 +95,7 @@ impl<W: Write> Page<W> {
     ) -> io::Result<()> {
         let mut table = Table::new();
         table
-            .load_preset(presets::UTF8_HORIZONTAL_ONLY)
+            .load_style(STYLE)
             .set_content_arrangement(ContentArrangement::Dynamic)
             .set_width(WIDTH - 3);
         if self.colours {

@@ -3,15 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ipnetwork::IpNetwork;
 use sliceproxy_dataplane::frontend::{Family, Frontend};
 use sliceproxy_dataplane::kernel::Kernel;
+use sliceproxy_dataplane::netlink::NetlinkKernel;
 use sliceproxy_dataplane::program::{PodTraffic, ProgramConfig};
 use sliceproxy_dataplane::rows::{Row, RowKey, RowValue};
 
 use super::cluster::{self, CLIENT, DemoService, NODE, PODS, SERVICES};
+use super::figures::{duration, grouped};
 use super::measure;
 use super::page::{Page, Tone};
 use super::{DemoError, picture, words};
@@ -27,12 +29,20 @@ const ROUNDS: u32 = 400;
 /// The crowd in which it is measured again.
 const CROWD: (u32, u32) = (10_000, 10);
 
+/// What to try next.
+const OWN_CLUSTER: &str = "
+kubectl get services,endpointslices,nodes -A -o yaml > cluster.yaml
+sliceproxy dump services --manifests cluster.yaml --node-name NODE
+sliceproxy render --manifests cluster.yaml --node-name NODE
+";
+
 /// Tells all of it.
 pub(super) fn tell<W: Write>(page: &mut Page<W>, is_root: bool) -> Result<(), DemoError> {
+    let start = Instant::now();
     introduce(page, is_root)?;
     let lab = build(page)?;
     let settings = settings();
-    let kernel = open_kernel(&lab, &settings)?;
+    let kernel = lab.node().run(|| NetlinkKernel::open(&settings.program))??;
     let engine = Engine::new(settings, kernel)?;
     let mut story = Story { page, lab: &lab, engine };
     story.program()?;
@@ -41,12 +51,13 @@ pub(super) fn tell<W: Write>(page: &mut Page<W>, is_root: bool) -> Result<(), De
     story.traffic_moves_away()?;
     story.measure()?;
     page.heading("That was all")?;
-    page.text(
-        "The namespaces, the pods and the rules end with this process; nothing is left to clean \
-         up. To see what sliceproxy would do on a node of yours, without touching it: \
-         `kubectl get services,endpointslices,nodes -A -o yaml > cluster.yaml`, then \
-         `sliceproxy render --manifests cluster.yaml --node-name NODE`.",
-    )?;
+    page.text(&format!(
+        "It took {}. The namespaces, the pods and the rules end with this process; nothing is \
+         left to clean up. To see what sliceproxy would do on a node of yours, without touching \
+         it:",
+        duration(start.elapsed()),
+    ))?;
+    page.picture(OWN_CLUSTER)?;
     Ok(())
 }
 
@@ -120,6 +131,9 @@ impl<W: Write, K: Kernel> Story<'_, W, K> {
             synced.transactions,
             duration(took),
         ))?;
+        self.page.gap()?;
+        let rows: Vec<_> = SERVICES.iter().map(introduction).collect();
+        self.page.table(&["Service", "its addresses", "what it asks for"], &rows)?;
         Ok(())
     }
 
@@ -134,8 +148,8 @@ impl<W: Write, K: Kernel> Story<'_, W, K> {
         self.page.table(&["Service", "its address", "who answered", "why these"], &rows)?;
         self.page.gap()?;
         self.page.text(
-            "All from the pod “client” in zone eu-1a. Empty Services are refused, not left to time \
-             out.",
+            "All from the pod “client” in zone eu-1a. A Service without pods is refused at once, \
+             so that nobody waits for a time-out.",
         )?;
         Ok(())
     }
@@ -143,8 +157,9 @@ impl<W: Write, K: Kernel> Story<'_, W, K> {
     fn spread_shrinks(&mut self) -> Result<(), DemoError> {
         self.page.heading("A pod of web stops being ready")?;
         self.page.text(
-            "One word changes in one EndpointSlice: web-b is not ready any more. These rows are \
-             all that sliceproxy writes:",
+            "One word changes in one EndpointSlice: web-b is not ready any more. `services` says \
+             how many pods there are to pick from, `backends` numbers them without gaps, so the \
+             last one takes the place of the one that went. Nothing else is written:",
         )?;
         let [web, ..] = &SERVICES;
         self.change(web, &["web-b"])?;
@@ -160,7 +175,6 @@ impl<W: Write, K: Kernel> Story<'_, W, K> {
         let [_, search, ..] = &SERVICES;
         self.change(search, &["search-a"])?;
         self.call_again(search)?;
-        self.page.gap()?;
         self.change(search, &["search-a", "search-b"])?;
         self.call_again(search)
     }
@@ -168,6 +182,8 @@ impl<W: Write, K: Kernel> Story<'_, W, K> {
     fn measure(&mut self) -> Result<(), DemoError> {
         self.page.heading("How long a change takes")?;
         let [web, ..] = &SERVICES;
+        self.engine.apply(Event::Slice(Arc::new(web.slice(Family::V4, &[]))));
+        self.engine.sync()?;
         let alone = measure::replace_endpoint(&mut self.engine, web, ROUNDS)?;
         let (services, endpoints) = CROWD;
         let (load_time, rows) = measure::add_crowd(&mut self.engine, services, endpoints)?;
@@ -185,15 +201,17 @@ impl<W: Write, K: Kernel> Story<'_, W, K> {
             &[
                 line("in this small cluster".into(), alone),
                 line(
-                    format!("beside {services} more Services with {endpoints} pods each"),
+                    format!("beside {} more Services, {endpoints} pods each", grouped(services)),
                     crowded,
                 ),
             ],
         )?;
         self.page.gap()?;
         self.page.text(&format!(
-            "From the event to the kernel's yes. The {services} Services were loaded in between: \
-             {rows} rows in {}.",
+            "From the event to the kernel's yes. The {} Services were loaded in between: {} rows \
+             in {}.",
+            grouped(services),
+            grouped(rows),
             duration(load_time),
         ))?;
         if cfg!(debug_assertions) {
@@ -215,6 +233,7 @@ impl<W: Write, K: Kernel> Story<'_, W, K> {
         let took = start.elapsed();
         let rows = row_changes(&before, &synced);
         let changed = rows.len();
+        self.page.gap()?;
         self.page.table(&["table", "row", "was", "is"], &rows)?;
         let plural = if changed == 1 { "row" } else { "rows" };
         self.page.note(
@@ -260,13 +279,13 @@ impl<W: Write, K: Kernel> Story<'_, W, K> {
         }
         let answers = if all_refused {
             let each = took / u32::try_from(CONNECTIONS).unwrap_or(u32::MAX);
-            (format!("refused, each within {}", duration(each)), Tone::Bad)
+            (format!("refused, {} each", duration(each)), Tone::Bad)
         } else {
             let counted = counts.iter().map(|(name, count)| format!("{name} {count}×"));
-            (counted.collect::<Vec<_>>().join("  "), Tone::Good)
+            (counted.collect::<Vec<_>>().join(", "), Tone::Good)
         };
         Ok(vec![
-            (format!("{}\n{}", service.name, service.wish), Tone::Strong),
+            (service.name.to_owned(), Tone::Strong),
             (frontend.to_string(), Tone::Plain),
             answers,
             (reason, Tone::Plain),
@@ -297,14 +316,25 @@ impl<W: Write, K: Kernel> Story<'_, W, K> {
     }
 }
 
+fn introduction(service: &DemoService) -> Vec<(String, Tone)> {
+    let addresses = service.families().iter().map(|f| service.frontend(*f).to_string());
+    vec![
+        (service.name.to_owned(), Tone::Strong),
+        (addresses.collect::<Vec<_>>().join("  "), Tone::Plain),
+        (service.wish.to_owned(), Tone::Plain),
+    ]
+}
+
 /// A line for each row that was written or deleted.
 fn row_changes(before: &BTreeMap<RowKey, RowValue>, synced: &Synced) -> Vec<Vec<(String, Tone)>> {
     let after: BTreeMap<_, _> = synced.added.iter().map(|row| (row.key, row.value)).collect();
     let keys: BTreeSet<_> = after.keys().chain(&synced.deleted).copied().collect();
-    let shown = |value: Option<&RowValue>| value.map(|value| match value {
-        RowValue::Member => "there".to_owned(),
-        value => value.to_string(),
-    });
+    let shown = |value: Option<&RowValue>| {
+        value.map(|value| match value {
+            RowValue::Member => "there".to_owned(),
+            value => value.to_string(),
+        })
+    };
     keys.iter()
         .map(|key| {
             let was = shown(before.get(key)).unwrap_or_else(|| "not there".into());
@@ -322,15 +352,4 @@ fn row_changes(before: &BTreeMap<RowKey, RowValue>, synced: &Synced) -> Vec<Vec<
 fn list<'a>(names: impl Iterator<Item = &'a str>, nothing: &str) -> String {
     let names: Vec<_> = names.collect();
     if names.is_empty() { nothing.to_owned() } else { names.join(", ") }
-}
-
-/// Three digits and a unit that suits.
-fn duration(duration: Duration) -> String {
-    let micros = duration.as_secs_f64() * 1e6;
-    match micros {
-        ..1_000.0 => format!("{micros:.0} µs"),
-        ..10_000.0 => format!("{:.1} ms", micros / 1e3),
-        ..1_000_000.0 => format!("{:.0} ms", micros / 1e3),
-        _ => format!("{:.2} s", micros / 1e6),
-    }
 }

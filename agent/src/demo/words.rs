@@ -9,15 +9,30 @@ pub(super) fn reason(choice: &Choice) -> String {
     let Place { zone, region, node, .. } = PLACES[0];
     let looked_nearer = !choice.passed_over.is_empty();
     match choice.scope {
-        Scope::None => "no pod is ready, so clients are told at once".into(),
-        Scope::Refused => "the Service allows no place where a pod is ready".into(),
-        Scope::Terminating => "only pods that are shutting down are left".into(),
-        Scope::Within(Level::HintedNode) => format!("its slice says: for node {node}"),
-        Scope::Within(Level::HintedZone) => format!("its slice says: for zone {zone}"),
-        Scope::Within(Level::Node) => "a pod on this very node is nearest".into(),
-        Scope::Within(Level::Zone) => format!("none on this node; same zone {zone}"),
-        Scope::Within(Level::Region) => format!("none in zone {zone}; same region {region}"),
-        Scope::Anywhere if looked_nearer => format!("none in region {region}: any will do"),
-        Scope::Anywhere => "the Service wants all of them used".into(),
+        Scope::None => "no pod is ready".into(),
+        Scope::Refused => "it allows no place with a ready pod".into(),
+        Scope::Terminating => "only terminating pods are left".into(),
+        Scope::Within(Level::HintedNode) => format!("hint for node {node}"),
+        Scope::Within(Level::HintedZone) => format!("hint for zone {zone}"),
+        Scope::Within(Level::Node) => "nearest: this node".into(),
+        Scope::Within(Level::Zone) => format!("nearest: in zone {zone}"),
+        Scope::Within(Level::Region) => format!("none in zone {zone}, so region {region}"),
+        Scope::Anywhere if looked_nearer => format!("none in region {region}, so any"),
+        Scope::Anywhere => "it asks for all pods".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::{PassedOver, Why};
+
+    #[test]
+    fn traffic_that_went_far_is_told_from_traffic_that_was_meant_to() {
+        let nearer = PassedOver { level: Level::Zone, why: Why::TooFew { ready: 0, needed: 1 } };
+        let meant = Choice { scope: Scope::Anywhere, passed_over: vec![] };
+        let forced = Choice { scope: Scope::Anywhere, passed_over: vec![nearer] };
+        assert_eq!(reason(&meant), "it asks for all pods");
+        assert_eq!(reason(&forced), "none in region eu-1, so any");
     }
 }
