@@ -145,8 +145,7 @@ impl Expressions<'_> {
                 self.lookup(*set, *negated);
             }
             Match::SourceIn { network, negated } => {
-                self.load(Field::Source, 0);
-                self.in_network(network.network(), network.prefix(), operator(*negated));
+                self.source_in(network.network(), network.prefix(), operator(*negated));
             }
             Match::InputInterface { name, prefix, negated } => {
                 self.meta(META_INPUT_INTERFACE, 0);
@@ -217,10 +216,7 @@ impl Expressions<'_> {
 
     fn load(&mut self, field: Field, at: usize) {
         let length = u32::try_from(self.family.address_len()).unwrap_or_default();
-        let (source, destination) = match self.family {
-            Family::V4 => (12, 16),
-            Family::V6 => (8, 24),
-        };
+        let (source, destination) = address_offsets(self.family);
         let (ct_source, ct_destination) = match self.family {
             Family::V4 => (19, 20),
             Family::V6 => (21, 22),
@@ -324,25 +320,27 @@ impl Expressions<'_> {
         });
     }
 
-    fn in_network(&mut self, network: IpAddr, prefix: u8, operator: u32) {
-        let host_bits = |bits: u8| u32::from(bits - prefix.min(bits));
-        match network {
-            IpAddr::V4(address) => {
-                let mask = u32::MAX.checked_shl(host_bits(32)).unwrap_or(0);
-                self.masked_compare(&address.octets(), &mask.to_be_bytes(), operator);
-            }
-            IpAddr::V6(address) => {
-                let mask = u128::MAX.checked_shl(host_bits(128)).unwrap_or(0);
-                self.masked_compare(&address.octets(), &mask.to_be_bytes(), operator);
-            }
+    /// Like `nft`, compares whole bytes where the prefix ends at one, and masked ones elsewhere.
+    fn source_in(&mut self, network: IpAddr, prefix: u8, operator: u32) {
+        let address = match network {
+            IpAddr::V4(address) => address.octets().to_vec(),
+            IpAddr::V6(address) => address.octets().to_vec(),
+        };
+        let whole_bytes = usize::from(prefix / 8);
+        if prefix.is_multiple_of(8) && (1..=address.len()).contains(&whole_bytes) {
+            let (source, _) = address_offsets(self.family);
+            self.payload(NETWORK_HEADER, source, u32::from(prefix / 8), 0);
+            return self.compare(operator, address.get(..whole_bytes).unwrap_or_default());
         }
-    }
-
-    fn masked_compare(&mut self, value: &[u8], mask: &[u8], operator: u32) {
-        if mask.iter().any(|&byte| byte != 0xff) {
-            self.bitwise(mask, &[0; 16][..mask.len().min(16)]);
-        }
-        self.compare(operator, value);
+        let mask: Vec<u8> = (0..address.len())
+            .map(|byte| {
+                let bits = usize::from(prefix).saturating_sub(byte * 8).min(8);
+                !(0xff_u8.checked_shr(u32::try_from(bits).unwrap_or(8)).unwrap_or(0))
+            })
+            .collect();
+        self.load(Field::Source, 0);
+        self.bitwise(&mask, &vec![0; mask.len()]);
+        self.compare(operator, &address);
     }
 
     fn service_protocol(&mut self) {
@@ -416,6 +414,14 @@ impl Expressions<'_> {
             out.number(key, META_MARK);
             out.number(sreg, register(0));
         });
+    }
+}
+
+/// Where source and destination are in the network header.
+fn address_offsets(family: Family) -> (u32, u32) {
+    match family {
+        Family::V4 => (12, 16),
+        Family::V6 => (8, 24),
     }
 }
 

@@ -62,9 +62,13 @@ impl Watch {
     /// # Errors
     /// [`KernelError::Socket`], [`KernelError::Unsupported`], [`KernelError::Permission`].
     pub fn open(own_port: u32) -> Result<Self, KernelError> {
+        Self::open_with_room(own_port, NOTIFICATION_ROOM)
+    }
+
+    pub(super) fn open_with_room(own_port: u32, room: usize) -> Result<Self, KernelError> {
         let mut socket = Socket::new(NETLINK_NETFILTER).map_err(no_netfilter)?;
         socket.bind_auto()?;
-        widen_receive(&socket, NOTIFICATION_ROOM)?;
+        widen_receive(&socket, room)?;
         socket.add_membership(CHANGES_GROUP).map_err(|error| match error.kind() {
             io::ErrorKind::PermissionDenied => KernelError::Permission,
             _ => error.into(),

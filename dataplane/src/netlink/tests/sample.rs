@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use crate::frontend::{Endpoint, Family, Frontend, Protocol};
-use crate::program::{Program, ProgramConfig};
+use crate::program::{ChainDef, Program, ProgramConfig};
 use crate::rows::{AffinityRow, Chain, LearnGroup, Row, RowKey, Verdict};
 use crate::transaction::Transaction;
 
@@ -76,27 +76,27 @@ pub(super) fn affinity(family: Family) -> AffinityRow {
 }
 
 /// The chains that [`rows`] point at.
-pub(super) const CHAINS: [Chain; 7] = [
-    Chain::Pick(2),
-    Chain::Pick(1),
-    Chain::Sticky(1),
-    Chain::LocalPick(1),
-    Chain::LocalSticky(1),
-    Chain::Learn(60),
-    Chain::LearnGroup(0),
-];
+pub(super) fn chains(family: Family, config: &ProgramConfig) -> Vec<(Family, ChainDef)> {
+    let group = group(family);
+    let program = Program::new(family, config);
+    let names = [
+        Chain::Pick(2),
+        Chain::Pick(1),
+        Chain::Sticky(1),
+        Chain::LocalPick(1),
+        Chain::LocalSticky(1),
+        Chain::Learn(60),
+        group.chain(),
+    ];
+    names.into_iter().map(|name| (family, program.row_chain(name, Some(&group)))).collect()
+}
 
 /// Everything: programs, chains, rows and a remembered client.
 pub(super) fn everything(config: &ProgramConfig, families: &[Family]) -> Transaction {
     let mut all = Transaction::default();
     for &family in families {
-        let program = Program::new(family, config);
-        for chain in CHAINS {
-            let group = group(family);
-            let chain = if let Chain::LearnGroup(_) = chain { group.chain() } else { chain };
-            all.new_chains.push((family, program.row_chain(chain, Some(&group))));
-        }
-        all.installed.push(program);
+        all.installed.push(Program::new(family, config));
+        all.new_chains.extend(chains(family, config));
         all.added.extend(rows(family));
         all.remembered.push(affinity(family));
     }

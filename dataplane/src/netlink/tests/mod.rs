@@ -1,11 +1,13 @@
 //! Tests against the kernel. They need root (for network namespaces) and `nft`, and fail without.
+//! `SLICEPROXY_NFT` names one more `nft` to test with, of another version than the system's.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod nft;
 mod program;
+mod refusals;
 mod rows;
 mod sample;
-
-use std::process::Command;
+mod watch;
 
 use nix::sched::{CloneFlags, unshare};
 
@@ -16,28 +18,13 @@ use crate::program::{Program, ProgramConfig};
 use crate::transaction::Transaction;
 
 /// Runs `test` in a network namespace of its own, which is gone when it returns.
-fn in_namespace(test: impl FnOnce() + Send + 'static) {
+fn in_namespace<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
     let thread = std::thread::spawn(move || {
         unshare(CloneFlags::CLONE_NEWNET)
             .expect("these tests need root: they make network namespaces");
-        test();
+        test()
     });
-    if let Err(panic) = thread.join() {
-        std::panic::resume_unwind(panic);
-    }
-}
-
-/// The `nft` to test with: `NFT`, or the system's.
-fn nft(arguments: &[&str]) -> String {
-    let program = std::env::var("NFT").unwrap_or_else(|_| "nft".into());
-    let output = Command::new(&program).args(arguments).output().expect("nft is installed");
-    assert!(
-        output.status.success(),
-        "{program} {arguments:?}: {} {}",
-        output.status,
-        String::from_utf8_lossy(&output.stderr)
-    );
-    String::from_utf8(output.stdout).unwrap()
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// A kernel with the program of both families.

@@ -1,0 +1,60 @@
+//! The `nft` tool, as an operator runs it.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+/// An `nft` program.
+#[derive(Debug, Clone)]
+pub(super) struct Nft {
+    program: String,
+    /// Major, minor and patch version.
+    pub(super) version: (u32, u32, u32),
+}
+
+impl Nft {
+    fn new(program: String) -> Self {
+        let output = Command::new(&program).arg("--version").output().expect("nft is installed");
+        let text = String::from_utf8(output.stdout).unwrap();
+        let version = text.split_whitespace().find_map(|word| word.strip_prefix('v')).unwrap();
+        let mut numbers = version.split('.').map(|number| number.parse().unwrap());
+        let mut next = || numbers.next().unwrap();
+        Self { program, version: (next(), next(), next()) }
+    }
+
+    /// Whether it understands what the program does with affinity, in text and JSON.
+    pub(super) fn is_recent(&self) -> bool {
+        self.version >= (1, 1, 3)
+    }
+
+    /// What it prints; it must succeed.
+    pub(super) fn run(&self, arguments: &[&str]) -> String {
+        self.run_with(arguments, "")
+    }
+
+    /// The same, with standard input.
+    pub(super) fn run_with(&self, arguments: &[&str], input: &str) -> String {
+        let mut child = Command::new(&self.program)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(
+            output.status.success() && output.stderr.is_empty(),
+            "{} {arguments:?}: {}\n{}",
+            self.program,
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+/// The system's `nft` and the one that the environment names.
+pub(super) fn all() -> Vec<Nft> {
+    let others = std::env::var("SLICEPROXY_NFT").ok();
+    ["nft".to_owned()].into_iter().chain(others).map(Nft::new).collect()
+}
