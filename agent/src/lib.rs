@@ -3,8 +3,6 @@
 
 pub mod cache;
 pub mod claims;
-pub mod desired;
-pub mod engine;
 pub mod cli;
 pub mod config;
 pub mod convert;
@@ -17,5 +15,5 @@ pub mod model;
 pub mod pool;
 pub mod source;
 pub mod topology;
-pub mod wire;
 pub mod version;
+pub mod wire;
