@@ -3,3 +3,22 @@
 pub mod args;
 pub mod exit;
 pub mod target;
+
+pub mod run;
+
+use std::process::ExitCode;
+
+use args::Command;
+
+/// Runs the command that the process was started with.
+pub fn main() -> ExitCode {
+    let invocation = args::parse();
+    let result = match invocation.command {
+        Command::Run(args) => run::run(&args),
+        _ => Err(anyhow::anyhow!("this command is not built in yet")),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::from(exit::FAILED)
+    })
+}
