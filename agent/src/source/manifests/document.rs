@@ -26,11 +26,10 @@ pub(super) struct Raw {
 pub(super) fn parse(file: &Path, bytes: &[u8]) -> Result<Vec<Raw>, ManifestError> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let before = &bytes[..error.valid_up_to()];
-        let line_start = before.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
         ManifestError::Syntax {
             path: file.to_owned(),
-            line: 1 + count(before.iter().filter(|b| **b == b'\n').count()),
-            column: 1 + count(before.len() - line_start),
+            line: count(before.split(|b| *b == b'\n').count()),
+            column: 1 + count(before.rsplit(|b| *b == b'\n').next().map_or(0, <[u8]>::len)),
             format: "text",
             message: "not UTF-8".to_owned(),
         }

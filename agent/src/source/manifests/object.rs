@@ -121,8 +121,9 @@ impl Contents {
         object: impl FnOnce(Option<T>) -> Object,
     ) {
         let mut rejections = Rejections::new(kind);
-        check_fields::<K>(value, &mut rejections);
-        match serde_path_to_error::deserialize::<_, W>(value) {
+        let decoded = serde_path_to_error::deserialize::<_, W>(value);
+        check_fields::<K>(value, decoded.is_ok(), &mut rejections);
+        match decoded {
             Ok(wire) => {
                 let converted = convert(&wire);
                 self.find(&place, rejections.finish(name_of(value)));
@@ -158,8 +159,9 @@ impl Contents {
     }
 }
 
-/// Compares with the type as Kubernetes has it: a mistyped field name would be missed otherwise.
-fn check_fields<K: DeserializeOwned>(value: &Value, rejections: &mut Rejections) {
+/// Compares with the type as Kubernetes has it: a mistyped field name would be missed otherwise, and
+/// with `also_types` a wrong type in a field that we do not use.
+fn check_fields<K: DeserializeOwned>(value: &Value, also_types: bool, rejections: &mut Rejections) {
     let mut track = serde_path_to_error::Track::new();
     let deserializer = serde_path_to_error::Deserializer::new(value, &mut track);
     let checked = serde_ignored::deserialize::<_, _, K>(deserializer, |path| {
@@ -170,7 +172,9 @@ fn check_fields<K: DeserializeOwned>(value: &Value, rejections: &mut Rejections)
             "Kubernetes has no such field here; it is ignored; check its name and its place",
         );
     });
-    if let Err(error) = checked {
+    if let Err(error) = checked
+        && also_types
+    {
         let path = track.path();
         rejections.add(
             format_args!("{path}"),
