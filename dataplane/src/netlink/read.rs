@@ -11,9 +11,10 @@ use nix::libc::ENOENT;
 use super::compare::{FoundChain, FoundSet, FoundTable};
 use super::decode::{self, Received};
 use super::element as elements;
-use super::expression::family_number;
 use super::layout::{Layout, comment_in};
-use super::number::{SUBSYSTEM, chain, element, flag, generation, message, rule, set, table};
+use super::number::{
+    SUBSYSTEM, chain, element, family_number, flag, generation, message, rule, set, table,
+};
 use super::socket::{Channel, DumpEnd};
 use super::wire::{Attributes, Buffer, Message};
 use crate::frontend::{Family, Protocol};

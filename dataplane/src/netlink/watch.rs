@@ -10,8 +10,7 @@ use netlink_sys::{Socket, protocols::NETLINK_NETFILTER};
 use nix::libc::{EAGAIN, EINTR, MSG_DONTWAIT, MSG_TRUNC};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::expression::family_number;
-use super::number::{CHANGES_GROUP, SUBSYSTEM, message, rule};
+use super::number::{CHANGES_GROUP, SUBSYSTEM, family_number, message, rule};
 use super::socket::{is_overrun, no_netfilter, widen_receive};
 use super::wire::{Message, Messages};
 use crate::frontend::Family;

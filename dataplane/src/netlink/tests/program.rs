@@ -49,11 +49,11 @@ fn nft_lists_the_program_as_it_always_did() {
 #[test]
 fn what_nft_lists_can_be_loaded_again_and_is_the_same() {
     for nft in nft::all().into_iter().filter(Nft::is_recent) {
-        let lister = nft.clone();
+        let tool = nft.clone();
         let (listed, before) = in_namespace(move || {
             let mut kernel = NetlinkKernel::open(&config()).unwrap();
             kernel.commit(&everything(&config(), &Family::ALL)).unwrap();
-            (lister.run(&["list", "ruleset"]), kernel.read().unwrap())
+            (tool.run(&["list", "ruleset"]), kernel.read().unwrap())
         });
         let after = in_namespace(move || {
             nft.run_with(&["-f", "-"], &listed);

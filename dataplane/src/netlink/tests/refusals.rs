@@ -126,6 +126,6 @@ fn who_has_no_right_is_told_so() {
         .uid(65_534)
         .output()
         .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
 }
