@@ -56,9 +56,9 @@ impl Compiler<'_> {
                 self.to.meta(Meta::InputInterface, Register::FIRST);
                 self.to.compare(comparison(*negated), &interface_bytes(name, *prefix));
             }
-            Match::SourceIsLocal => {
+            Match::SourceIsLocal { negated } => {
                 self.to.source_kind(Register::FIRST);
-                self.to.compare(Comparison::Equal, &ADDRESS_LOCAL.to_ne_bytes());
+                self.to.compare(comparison(*negated), &ADDRESS_LOCAL.to_ne_bytes());
             }
             Match::StateNew => self.conntrack_bit(Conntrack::State, STATE_NEW),
             Match::Translated => self.conntrack_bit(Conntrack::Status, STATUS_DNAT),

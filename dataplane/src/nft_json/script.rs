@@ -175,7 +175,7 @@ fn match_text(condition: &Match, family: Family) -> String {
             let star = if *prefix { "*" } else { "" };
             format!("iifname {}\"{name}{star}\"", not(negated))
         }
-        Match::SourceIsLocal => "fib saddr type local".to_owned(),
+        Match::SourceIsLocal { negated } => format!("fib saddr type {}local", not(negated)),
         Match::StateNew => "ct state new".to_owned(),
         Match::Translated => "ct status dnat".to_owned(),
         Match::ServiceProtocol => {
