@@ -64,8 +64,17 @@ pub(super) fn affinity(
 
 /// The value of a single row, or `None`.
 pub(super) fn single(channel: &mut Channel, key: &RowKey) -> Result<Option<RowValue>, KernelError> {
-    let mut found = None;
     let family = key.family();
+    if let RowKey::ServiceCidr(_) = key {
+        // The kernel answers with whatever network holds the address; there are only a few.
+        let state = until_whole(channel, |reading| {
+            let mut state = TableState::default();
+            reading.networks(family, &mut state)?;
+            Ok(state)
+        })?;
+        return Ok(state.rows.iter().find(|row| row.key == *key).map(|row| row.value));
+    }
+    let mut found = None;
     let write = |out: &mut Buffer| {
         out.text(element::LIST_TABLE, TABLE);
         out.text(element::LIST_SET, key.set());
@@ -76,11 +85,8 @@ pub(super) fn single(channel: &mut Channel, key: &RowKey) -> Result<Option<RowVa
     let number = family_number(family);
     let end = ask(channel, message::GET_ELEMENTS, flag::ACK, number, write, |answer| {
         each_element(answer.attributes(), |received| {
-            found = match key {
-                // Of its two elements the kernel gives the one that begins the network.
-                RowKey::ServiceCidr(_) => Some(RowValue::Member),
-                _ => received.row(family, key.set()).filter(|row| row.key == *key).map(|r| r.value),
-            };
+            let row = received.row(family, key.set()).filter(|row| row.key == *key);
+            found = row.map(|row| row.value);
         });
     })?;
     match end {

@@ -8,6 +8,7 @@ mod refusals;
 mod rows;
 mod sample;
 mod watch;
+mod wire;
 
 use nix::sched::{CloneFlags, unshare};
 
