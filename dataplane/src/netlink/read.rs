@@ -31,7 +31,7 @@ pub(super) fn state(
     channel: &mut Channel,
     programs: &[Program; 2],
 ) -> Result<KernelState, KernelError> {
-    until_whole(channel, |reading| {
+    until_whole(channel, KernelState::eq, |reading| {
         let mut state = KernelState::default();
         for program in programs {
             let table = reading.table(program)?;
@@ -49,7 +49,12 @@ pub(super) fn affinity(
     channel: &mut Channel,
     family: Family,
 ) -> Result<Vec<AffinityRow>, KernelError> {
-    until_whole(channel, |reading| {
+    // Only their time runs on.
+    let is_same = |before: &Vec<AffinityRow>, now: &Vec<AffinityRow>| {
+        let without_time = |row: &AffinityRow| AffinityRow { expires_ms: 0, ..*row };
+        before.iter().map(without_time).eq(now.iter().map(without_time))
+    };
+    until_whole(channel, is_same, |reading| {
         let mut rows = BTreeMap::new();
         let mut twice = false;
         reading.elements(family, SetName::Affinity.as_str(), |received| {
@@ -67,7 +72,7 @@ pub(super) fn single(channel: &mut Channel, key: &RowKey) -> Result<Option<RowVa
     let family = key.family();
     if let RowKey::ServiceCidr(_) = key {
         // The kernel answers with whatever network holds the address; there are only a few.
-        let state = until_whole(channel, |reading| {
+        let state = until_whole(channel, TableState::eq, |reading| {
             let mut state = TableState::default();
             reading.networks(family, &mut state)?;
             Ok(state)
@@ -96,24 +101,32 @@ pub(super) fn single(channel: &mut Channel, key: &RowKey) -> Result<Option<RowVa
     }
 }
 
-/// Reads until nothing changed meanwhile, or nothing that matters.
+/// Reads until nothing changed meanwhile, or until two readings in a row say the same: on a node where
+/// something else commits all the time, that has to be good enough.
+///
+/// That the kernel does not call a dump interrupted is no proof: it looks only between the datagrams
+/// of a dump, each of which holds hundreds of elements.
 fn until_whole<T>(
     channel: &mut Channel,
+    is_same: impl Fn(&T, &T) -> bool,
     mut read: impl FnMut(&mut Reading<'_>) -> Result<T, KernelError>,
 ) -> Result<T, KernelError> {
     let mut pause = FIRST_PAUSE;
+    let mut before = None;
     for attempt in 1..=ATTEMPTS {
-        let before = current_generation(channel)?;
+        let generation = current_generation(channel)?;
         let mut reading = Reading { channel: &mut *channel, torn: false, doubtful: false };
         let result = read(&mut reading)?;
         let (torn, doubtful) = (reading.torn, reading.doubtful);
-        let same = before == current_generation(channel)?;
-        // On a node where something else commits all the time, a result that is whole in itself
-        // has to be good enough in the end.
-        if !torn && (same && !doubtful || attempt == ATTEMPTS) {
+        let undisturbed = generation == current_generation(channel)?;
+        let again = before.as_ref().is_some_and(|before| is_same(before, &result));
+        // A count that stays wrong is the kernel's way of counting, not ours.
+        let is_settled = again && (!doubtful || attempt == ATTEMPTS);
+        if !torn && (undisturbed && !doubtful || is_settled) {
             return Ok(result);
         }
-        tracing::debug!(attempt, torn, doubtful, "the tables changed while they were read");
+        tracing::debug!(attempt, torn, doubtful, undisturbed, "reading the tables once more");
+        before = Some(result).filter(|_| !torn);
         thread::sleep(pause);
         pause *= 2;
     }

@@ -1,11 +1,13 @@
 //! Rows, written and read back.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::sample::{address, affinity, endpoint, everything, frontend, rows};
 use super::{in_namespace, installed, nft};
 use crate::frontend::{Endpoint, Family};
-use crate::kernel::Kernel as _;
+use crate::kernel::{Kernel as _, KernelError};
 use crate::netlink::{NetlinkKernel, Noticed, Watch};
 use crate::program::ProgramConfig;
 use crate::rows::{Row, RowKey, RowValue};
@@ -160,5 +162,48 @@ fn a_transaction_of_both_families_is_seen_by_others_as_one() {
         kernel.commit(&Transaction { added, ..Transaction::default() }).unwrap();
         assert_eq!(watch.wait(Duration::from_secs(30)).unwrap(), Noticed::Change);
         assert_eq!(kernel.read().unwrap().rows().count(), 2);
+    });
+}
+
+#[test]
+fn what_is_read_while_others_write_is_of_one_moment() {
+    in_namespace(|| {
+        let config = ProgramConfig::default();
+        let mut kernel = installed(&config);
+        let slots = |slots: std::ops::Range<u32>| -> Vec<Row> {
+            let web = frontend(Family::V4, 1, 80);
+            slots.map(|slot| Row::backend(web, slot, endpoint(Family::V4, slot))).collect()
+        };
+        // Always one of the two thousands, never both or parts of them.
+        let (low, high) = (slots(0..1000), slots(1000..2000));
+        let swap = |out: &[Row], into: &[Row]| Transaction {
+            deleted: out.iter().map(|row| row.key).collect(),
+            added: into.to_vec(),
+            ..Transaction::default()
+        };
+        kernel.commit(&Transaction { added: low.clone(), ..Transaction::default() }).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let (there, back) = (swap(&low, &high), swap(&high, &low));
+        let stopped = Arc::clone(&stop);
+        // A thread is born into the namespace of the one that makes it.
+        let writer = std::thread::spawn(move || {
+            let mut other = NetlinkKernel::open(&config).unwrap();
+            while !stopped.load(Ordering::Relaxed) {
+                other.commit(&there).unwrap();
+                other.commit(&back).unwrap();
+            }
+        });
+        for _ in 0..10 {
+            match kernel.read() {
+                Ok(state) => {
+                    let read = state.v4.unwrap().rows;
+                    assert!(read == low || read == high, "{} rows", read.len());
+                }
+                Err(error) => assert!(matches!(error, KernelError::Torn(_)), "{error}"),
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        writer.join().unwrap();
+        assert_eq!(kernel.read().unwrap().v4.unwrap().rows, low);
     });
 }
