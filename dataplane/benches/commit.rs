@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use nix::sched::{CloneFlags, unshare};
 use sliceproxy_dataplane::frontend::{Endpoint, Family, Frontend, Protocol};
 use sliceproxy_dataplane::kernel::Kernel as _;
-use sliceproxy_dataplane::netlink::NetlinkKernel;
+use sliceproxy_dataplane::netlink::{NetlinkKernel, Noticed, Watch};
 use sliceproxy_dataplane::program::{Program, ProgramConfig};
 use sliceproxy_dataplane::rows::{Chain, Row, RowKey, Verdict};
 use sliceproxy_dataplane::transaction::Transaction;
@@ -27,6 +27,12 @@ fn main() {
     read(&mut kernel);
     replace(&mut kernel, services);
     join_and_leave(&mut kernel, services, endpoints);
+    println!("with a watch on changes:");
+    let mut watch = Watch::open(kernel.port()).unwrap();
+    replace(&mut kernel, services);
+    assert_eq!(watch.wait(Duration::ZERO).unwrap(), Noticed::TimedOut);
+    load(&mut kernel, services, endpoints);
+    println!("after the load: {:?}", watch.wait(Duration::ZERO).unwrap());
 }
 
 fn frontend(service: u32) -> Frontend {

@@ -33,6 +33,10 @@ pub enum Noticed {
 }
 
 /// Listens to changes of nftables. Blocks a thread; see [`Watch::waker`].
+///
+/// While anybody listens, the kernel writes a notification for every element of every commit: a few
+/// microseconds for a small one, but a bulk load takes several times as long. So open it after the
+/// first load.
 #[derive(Debug)]
 pub struct Watch {
     socket: Socket,
