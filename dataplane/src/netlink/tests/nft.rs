@@ -31,7 +31,16 @@ impl Nft {
         self.run_with(arguments, "")
     }
 
-    /// The same, with standard input.
+    /// What it lists as JSON. Older ones warn about what they have no JSON for.
+    pub(super) fn json(&self, arguments: &[&str]) -> serde_json::Value {
+        let output = Command::new(&self.program).arg("-j").args(arguments).output().unwrap();
+        let warnings = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{self:?} {arguments:?}: {}{warnings}", output.status);
+        assert!(warnings.is_empty() || !self.is_recent(), "{self:?} {arguments:?}: {warnings}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Like [`Nft::run`], with standard input.
     pub(super) fn run_with(&self, arguments: &[&str], input: &str) -> String {
         let mut child = Command::new(&self.program)
             .args(arguments)
