@@ -202,7 +202,7 @@ fn damage_is_told_in_words() {
     ];
     for (command, expected) in cases {
         in_namespace(move || {
-            let system = &nft::all()[0];
+            let system = nft::system();
             let mut kernel = NetlinkKernel::open(&config()).unwrap();
             kernel.commit(&everything(&config(), &[Family::V4])).unwrap();
             let listed = system.run(&["-a", "list", "chain", "ip", "sliceproxy", "refuse"]);
@@ -227,7 +227,7 @@ fn other_peoples_tables_are_passed_over() {
                 map services { type ipv4_addr : verdict; elements = { 1.2.3.4 : drop }; }
                 chain select { type filter hook input priority 0; ip saddr vmap @services; }
             }";
-        nft::all()[0].run_with(&["-f", "-"], others);
+        nft::system().run_with(&["-f", "-"], others);
         let state = kernel.read().unwrap();
         for family in Family::ALL {
             let table = state.table(family).unwrap();
@@ -240,7 +240,7 @@ fn other_peoples_tables_are_passed_over() {
 #[test]
 fn a_table_of_the_same_name_without_our_comment_has_no_identity() {
     in_namespace(|| {
-        nft::all()[0].run(&["add table ip sliceproxy { comment \"mine\"; }"]);
+        nft::system().run(&["add table ip sliceproxy { comment \"mine\"; }"]);
         let state = NetlinkKernel::open(&config()).unwrap().read().unwrap();
         let table = state.v4.unwrap();
         assert_eq!(table.identity, None);

@@ -86,7 +86,7 @@ fn foreign_elements_are_strays_and_can_be_deleted() {
         let mut kernel = NetlinkKernel::open(&config).unwrap();
         kernel.commit(&everything(&config, &Family::ALL)).unwrap();
         let before = kernel.read().unwrap();
-        let system = &nft::all()[0];
+        let system = nft::system();
         for command in [
             "add chain ip sliceproxy mine",
             "add element ip sliceproxy services { 10.9.9.9 . tcp . 80 : goto mine }",
