@@ -74,8 +74,6 @@ pub enum Field {
     OriginalPort,
     /// The address of a given frontend
     FrontendAddress(Frontend),
-    /// The protocol of a given frontend
-    FrontendProtocol(Frontend),
     /// The port of a given frontend
     FrontendPort(Frontend),
 }
@@ -601,7 +599,7 @@ impl Field {
             | Self::OriginalSource
             | Self::OriginalDestination
             | Self::FrontendAddress(_) => FieldType::Address,
-            Self::Protocol | Self::FrontendProtocol(_) => FieldType::Protocol,
+            Self::Protocol => FieldType::Protocol,
             Self::Port | Self::OriginalPort | Self::FrontendPort(_) => FieldType::Port,
             Self::Random(_) => FieldType::Slot,
         }

@@ -236,7 +236,7 @@ fn put_field(out: &mut Vec<u8>, field: Field, family: Family) {
         Field::Port | Field::OriginalPort | Field::FrontendPort(_) => {
             (expression::PAYLOAD, &[11, 2])
         }
-        Field::Protocol | Field::FrontendProtocol(_) => (expression::META, &[16]),
+        Field::Protocol => (expression::META, &[16]),
         Field::Random(modulus) => (expression::NUMGEN, &[1, modulus, 0]),
     };
     put_u32(out, part::EXPRESSION_KIND, kind);

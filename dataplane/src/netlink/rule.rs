@@ -147,9 +147,6 @@ impl Compiler<'_> {
             Field::OriginalDestination => self.to.original(original_destination, to),
             Field::OriginalPort => self.to.original(Conntrack::DestinationPort, to),
             Field::FrontendAddress(frontend) => self.to.immediate(&octets(frontend.address), to),
-            Field::FrontendProtocol(frontend) => {
-                self.to.immediate(&[frontend.protocol.number()], to);
-            }
             Field::FrontendPort(frontend) => self.to.immediate(&frontend.port.to_be_bytes(), to),
         }
     }

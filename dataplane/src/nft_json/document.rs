@@ -344,7 +344,6 @@ fn field(field: Field, family: Family) -> Expr {
         Field::OriginalDestination => ct(format!("{ip} daddr"), Some(CTDir::Original)),
         Field::OriginalPort => ct("proto-dst", Some(CTDir::Original)),
         Field::FrontendAddress(frontend) => string(frontend.address.to_string()),
-        Field::FrontendProtocol(frontend) => string(frontend.protocol.nft_name()),
         Field::FrontendPort(frontend) => Expression::Number(frontend.port.into()),
     }
 }

@@ -222,7 +222,6 @@ fn key_text(key: &[Field], family: Family) -> String {
         Field::OriginalDestination => format!("ct original {ip} daddr"),
         Field::OriginalPort => "ct original proto-dst".to_owned(),
         Field::FrontendAddress(frontend) => frontend.address.to_string(),
-        Field::FrontendProtocol(frontend) => frontend.protocol.nft_name().to_owned(),
         Field::FrontendPort(frontend) => frontend.port.to_string(),
     };
     key.iter().map(part).collect::<Vec<_>>().join(" . ")
