@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
+use futures::FutureExt;
 use nix::sys::socket::{setsockopt, sockopt};
 use tokio::net::{TcpListener, TcpSocket};
 
@@ -78,4 +79,22 @@ pub async fn serve(
         tracing::error!("{failure}; trying again in {} s", RETRY.as_secs());
         tokio::time::sleep(RETRY).await;
     }
+}
+
+/// Serves `routers` where they are wanted, for ever.
+///
+/// # Errors
+/// See [`serve`].
+pub async fn serve_wanted(
+    wanted: impl IntoIterator<Item = (&'static str, Option<SocketAddr>, Router)>,
+    hard_fail: bool,
+) -> BindFailure {
+    let servers = wanted.into_iter().filter_map(|(server, address, router)| {
+        address.map(|address| serve(server, address, router, hard_fail).boxed())
+    });
+    let servers: Vec<_> = servers.collect();
+    if servers.is_empty() {
+        return std::future::pending().await;
+    }
+    futures::future::select_all(servers).await.0
 }

@@ -41,9 +41,11 @@ pub enum LocalPolicy {
     External,
 }
 
-/// What a commit cost.
+/// What a sync cost that wrote something.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CommitCost {
+    /// Transactions that the kernel took, usually 1.
+    pub transactions: u64,
     /// From the first byte sent to the kernel's yes.
     pub took: Duration,
     /// Rows added and deleted.
@@ -119,8 +121,11 @@ impl Metrics {
         self.0.kube_proxy.programming.get_or_create(&of(family)).observe(latency.as_secs_f64());
     }
 
-    /// So many more changes of slices and Services were seen.
+    /// So many more changes of slices and Services were seen, and wait for the kernel.
     pub fn changes_seen(&self, slices: u64, services: u64) {
+        let waiting = |changes| i64::try_from(changes).unwrap_or(i64::MAX);
+        self.0.kube_proxy.endpoint_changes_pending.inc_by(waiting(slices));
+        self.0.kube_proxy.service_changes_pending.inc_by(waiting(services));
         self.0.kube_proxy.endpoint_changes.inc_by(slices);
         self.0.kube_proxy.service_changes.inc_by(services);
     }
@@ -147,9 +152,9 @@ impl Metrics {
         self.0.kube_proxy.conntrack_deleted.get_or_create(&of(family)).inc_by(deleted);
     }
 
-    /// The kernel took a transaction.
+    /// The kernel took what had to be written.
     pub fn committed(&self, cost: CommitCost) {
-        self.0.own.commits.inc();
+        self.0.own.commits.inc_by(cost.transactions);
         self.0.own.commit_duration.observe(cost.took.as_secs_f64());
         self.0.own.rows_written.inc_by(cost.rows);
         self.0.own.messages.inc_by(cost.messages);

@@ -12,18 +12,22 @@ mod latency;
 pub mod listen;
 pub mod metrics;
 pub mod moment;
+pub mod observer;
 mod process;
 mod registry;
 pub mod status;
+pub mod survey;
 
 pub use health::Health;
 pub use health_check_node_port::{HealthCheck, HealthCheckNodePorts};
 pub use health_pages::health_router;
-pub use listen::{BindFailure, serve};
+pub use listen::{BindFailure, serve_wanted};
 pub use metrics::Metrics;
 pub use moment::Moment;
+pub use observer::{ServerObserver, note_event};
 pub use process::resident_bytes;
 pub use status::{StatusPages, metrics_router};
+pub use survey::Survey;
 
 #[cfg(test)]
 mod tests;

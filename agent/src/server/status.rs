@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
@@ -11,9 +12,11 @@ use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
+use futures::future::BoxFuture;
 use prometheus_client::encoding::prometheus_text;
 use serde_json::{Value, json};
 
+use super::health::Health;
 use super::metrics::Metrics;
 use super::moment::Moment;
 use crate::config::{Config, Gate};
@@ -22,8 +25,11 @@ use crate::version;
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
-/// Lines of `/statusz` that only the running agent knows: name and value.
-pub type Details = Box<dyn Fn() -> Vec<(String, String)> + Send + Sync>;
+/// Longest wait for the agent before a page is shown without its latest news.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Asks the running agent for what is not in the metrics yet, before they are shown.
+pub type Refresh = Box<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// What the pages show.
 pub struct StatusPages {
@@ -31,7 +37,8 @@ pub struct StatusPages {
     configuration: Value,
     flags: BTreeMap<String, String>,
     start: Moment,
-    details: Details,
+    health: Arc<Health>,
+    refresh: Refresh,
 }
 
 impl std::fmt::Debug for StatusPages {
@@ -41,18 +48,19 @@ impl std::fmt::Debug for StatusPages {
 }
 
 impl StatusPages {
-    /// `flags` are those given on the command line; `details` is asked at each `/statusz`.
+    /// `flags` are those given on the command line; `refresh` runs before each `/metrics`.
     pub fn new(
         metrics: Metrics,
+        health: Arc<Health>,
         config: &Config,
         flags: BTreeMap<String, String>,
         start: Moment,
-        details: Details,
+        refresh: Refresh,
     ) -> Self {
         let (kube_proxy, slice_proxy) = config.to_file().to_json();
         let configuration =
             json!({ "kubeproxy.config.k8s.io": kube_proxy, "sliceproxy.io": slice_proxy });
-        Self { metrics, configuration, flags, start, details }
+        Self { metrics, configuration, flags, start, health, refresh }
     }
 }
 
@@ -92,6 +100,9 @@ async fn healthz(State(pages): Pages) -> Response {
 }
 
 async fn metrics(State(pages): Pages) -> Response {
+    if tokio::time::timeout(PATIENCE, (pages.refresh)()).await.is_err() {
+        tracing::warn!("the engine is busy: metrics are shown without its latest counts");
+    }
     page(prometheus_text::CONTENT_TYPE, pages.metrics.encode())
 }
 
@@ -116,7 +127,7 @@ async fn statusz(State(pages): Pages) -> Response {
 }
 
 fn statusz_text(pages: &StatusPages, now: Moment) -> String {
-    let up = std::time::Duration::from_secs(now.since(pages.start).as_secs());
+    let up = Duration::from_secs(now.since(pages.start).as_secs());
     let mut text = header("statusz");
     let fixed = [
         ("Started".to_owned(), pages.start.to_rfc3339()),
@@ -128,7 +139,18 @@ fn statusz_text(pages: &StatusPages, now: Moment) -> String {
                 .to_owned(),
         ),
     ];
-    for (name, value) in fixed.into_iter().chain((pages.details)()) {
+    let silence = pages.health.silence(now);
+    let source = silence.map_or_else(
+        || "nothing heard yet".to_owned(),
+        |silence| format!("heard {} s ago", silence.as_secs()),
+    );
+    let healthy = pages.health.is_healthy(now);
+    let live = [
+        ("Source".to_owned(), source),
+        ("Healthy".to_owned(), healthy.to_string()),
+        ("Node eligible".to_owned(), pages.health.is_node_eligible().to_string()),
+    ];
+    for (name, value) in fixed.into_iter().chain(live) {
         let _ = writeln!(text, "{name}: {}", value.escape_debug());
     }
     text

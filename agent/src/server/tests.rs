@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use futures::FutureExt;
 use sliceproxy_dataplane::frontend::Family;
 use sliceproxy_dataplane::rows::SetName;
 
@@ -90,14 +91,19 @@ async fn status_pages() {
     let health = Arc::new(Health::new(Duration::from_secs(60)));
     let pages = |config: &Config| {
         let flags = BTreeMap::from([("v".to_owned(), "4\n".to_owned())]);
-        let details = Box::new(|| vec![("Rows".to_owned(), "12".to_owned())]);
-        StatusPages::new(metrics_of(&health), config, flags, Moment::now(), details)
+        let metrics = metrics_of(&health);
+        let asked = metrics.clone();
+        let refresh = Box::new(move || {
+            asked.repaired();
+            futures::future::ready(()).boxed()
+        });
+        StatusPages::new(metrics, Arc::clone(&health), config, flags, Moment::now(), refresh)
     };
     let all = config("");
     let address = serve_somewhere(metrics_router(pages(&all), &all));
     for (path, content_type, part) in [
         ("/healthz", "text/plain; charset=utf-8", "\r\n\r\nok"),
-        ("/metrics", "text/plain; version=0.0.4; charset=utf-8", "\nsliceproxy_commits_total 0\n"),
+        ("/metrics", "text/plain; version=0.0.4; charset=utf-8", "\nsliceproxy_repairs_total 1\n"),
         (
             "/metrics/slis",
             "text/plain",
@@ -111,7 +117,7 @@ async fn status_pages() {
         ),
         ("/configz", "application/json", r#""sliceproxy.io":{"adminSocket":"#),
         ("/flagz", "text/plain", "v=4\\n\n"),
-        ("/statusz", "text/plain", "Rows: 12\n"),
+        ("/statusz", "text/plain", "Healthy: true\n"),
         ("/version", "application/json", r#""gitVersion":"v"#),
     ] {
         let answer = get(address, path).await;
@@ -129,9 +135,9 @@ async fn status_pages() {
 async fn an_address_that_is_taken_ends_it_only_if_asked_to() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
-    let failure = serve("metrics", address, Router::new(), true).await;
+    let failure = listen::serve("metrics", address, Router::new(), true).await;
     assert!(failure.to_string().contains(&format!("cannot listen on {address} for metrics: ")));
-    let retrying = serve("metrics", address, Router::new(), false);
+    let retrying = listen::serve("metrics", address, Router::new(), false);
     assert!(tokio::time::timeout(Duration::from_millis(50), retrying).await.is_err());
 }
 
@@ -174,6 +180,7 @@ fn with_everything_reported() -> Metrics {
     metrics.no_local_endpoints(LocalPolicy::External, Family::V6, 1);
     metrics.conntrack_reconciled(Family::V4, Duration::from_millis(1), 7);
     metrics.committed(CommitCost {
+        transactions: 1,
         took: Duration::from_micros(90),
         rows: 3,
         messages: 5,
