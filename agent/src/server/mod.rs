@@ -15,6 +15,7 @@ pub mod moment;
 pub mod observer;
 mod process;
 mod registry;
+mod reporting;
 pub mod status;
 pub mod survey;
 
@@ -26,6 +27,7 @@ pub use metrics::Metrics;
 pub use moment::Moment;
 pub use observer::{ServerObserver, note_event};
 pub use process::resident_bytes;
+pub use reporting::Reporting;
 pub use status::{StatusPages, metrics_router};
 pub use survey::Survey;
 
