@@ -66,7 +66,9 @@ impl ServerObserver {
 
     fn note_sync<K: Kernel>(&mut self, engine: &Engine<K>, synced: &Synced, took: Duration) {
         let now = Moment::now();
-        let whole = !self.synced_once || synced.repaired || !synced.installed.is_empty();
+        // What the first sync finds in the kernel is an earlier run's, not somebody's mischief.
+        let repaired = self.synced_once && synced.repaired;
+        let whole = !self.synced_once || repaired || !synced.installed.is_empty();
         let kind = if whole { SyncKind::Full } else { SyncKind::Partial };
         self.synced_once = true;
         for family in engine.settings().families.iter().copied() {
@@ -82,7 +84,7 @@ impl ServerObserver {
                 messages: synced.cost.messages as u64,
                 bytes: synced.cost.bytes as u64,
             });
-            if synced.repaired {
+            if repaired {
                 self.metrics.repaired();
             }
         }

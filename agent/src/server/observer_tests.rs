@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use sliceproxy_dataplane::fake::{FakeKernel, SharedKernel};
+use sliceproxy_dataplane::fake::{FakeKernel, SharedKernel, Tampering};
 use sliceproxy_dataplane::frontend::Protocol;
 use sliceproxy_dataplane::program::ProgramConfig;
 
@@ -129,11 +129,22 @@ fn a_commit_is_seen_in_health_and_metrics() {
     agent.shows("kubeproxy_sync_proxy_rules_endpoint_changes_pending 0");
     agent.shows("kubeproxy_sync_proxy_rules_endpoint_changes_total 1");
     agent.shows("sliceproxy_commits_total 1");
+    agent.shows("sliceproxy_repairs_total 0");
     agent.shows("kubeproxy_sync_full_proxy_rules_duration_seconds_count{ip_family=\"IPv4\"} 1");
     agent.take(Event::Slice(slice(&[(3, "n1", true)])));
     agent.sync();
     agent.shows("kubeproxy_sync_partial_proxy_rules_duration_seconds_count{ip_family=\"IPv4\"} 1");
     agent.shows("sliceproxy_commits_total 2");
+}
+
+#[test]
+fn foreign_changes_that_were_undone_are_counted() {
+    let mut agent = Agent::listed();
+    agent.sync();
+    agent.kernel.lock().tamper(Tampering::DropTable(Family::V4));
+    agent.engine.distrust();
+    agent.sync();
+    agent.shows("sliceproxy_repairs_total 1");
 }
 
 #[test]

@@ -30,7 +30,9 @@ impl Survey {
         for family in &engine.settings().families {
             survey.no_local_endpoints.insert(*family, (0, 0));
             survey.quarantined.insert(*family, 0);
-            survey.rows.extend(SetName::ALL.map(|set| ((set, *family), 0)));
+            // The kernel itself writes what is in the affinity map.
+            let ours = SetName::ALL.into_iter().filter(|set| *set != SetName::Affinity);
+            survey.rows.extend(ours.map(|set| ((set, *family), 0)));
         }
         for row in engine.ledger().desired_rows() {
             *survey.rows.entry((row.key.set(), row.key.family())).or_default() += 1;
