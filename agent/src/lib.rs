@@ -15,6 +15,7 @@ pub mod logging;
 pub mod model;
 pub mod pool;
 pub mod report;
+pub mod server;
 pub mod source;
 pub mod topology;
 pub mod version;

@@ -38,7 +38,8 @@ Examples:
   sliceproxy run --manifests ./objects --node-name node-a1 --feature-gates TopologyRouting=true
   sliceproxy run --config config.yaml --write-config-to -    show the settings in effect
 
-SIGTERM ends the process and leaves the rules in the kernel; `sliceproxy cleanup` removes them.";
+The file is read once, at start. SIGTERM ends the process and leaves the rules in the kernel;
+`sliceproxy cleanup` removes them.";
 
 const DUMP_EXAMPLES: &str = "\
 Without --manifests the running agent is asked over its socket.

@@ -14,7 +14,7 @@ use args::Command;
 pub fn main() -> ExitCode {
     let invocation = args::parse();
     let result = match invocation.command {
-        Command::Run(args) => run::run(&args),
+        Command::Run(args) => run::run(&args, invocation.given),
         _ => Err(anyhow::anyhow!("this command is not built in yet")),
     };
     result.unwrap_or_else(|error| {
