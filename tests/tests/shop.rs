@@ -56,10 +56,14 @@ fn call(vantage: Vantage<'_>, frontend: Frontend) -> (BTreeSet<String>, BTreeSet
 fn check(lab: &ShopLab, expected: &Expectation) {
     let Expectation { name, frontend, pods, sticky, local } = expected;
     if pods.is_empty() {
-        let caller = lab.caller().unwrap().vantage().patience(SILENCE);
-        // A Local policy without an endpoint here drops: there may be some elsewhere.
-        let wanted = if *local { Outcome::TimedOut } else { Outcome::Refused };
-        assert_eq!(caller.connect(*frontend).unwrap(), wanted, "{name}");
+        let caller = lab.caller().unwrap().vantage();
+        if *local {
+            // A Local policy without an endpoint here drops: there may be some elsewhere.
+            let outcome = caller.patience(SILENCE).connect(*frontend).unwrap();
+            assert_eq!(outcome, Outcome::TimedOut, "{name}");
+        } else {
+            assert_eq!(caller.connect(*frontend).unwrap(), Outcome::Refused, "{name}");
+        }
         return;
     }
     if *sticky {
@@ -111,7 +115,7 @@ fn answers_as(node: &str) {
 #[test]
 fn without_a_proxy_every_pod_answers_under_its_own_address_only() {
     let (shop, lab) = shop_around("node-a1");
-    let caller = lab.caller().unwrap().vantage().patience(SILENCE);
+    let caller = lab.caller().unwrap().vantage();
     for pod in shop.pods() {
         for (&address, &(protocol, port)) in
             pod.addresses.iter().flat_map(|a| pod.ports.iter().map(move |p| (a, p)))
@@ -122,7 +126,7 @@ fn without_a_proxy_every_pod_answers_under_its_own_address_only() {
     }
     let expectations = shop.expectations("node-a1").unwrap();
     let frontends: Vec<_> = expectations.iter().map(|expected| expected.frontend).collect();
-    for outcome in caller.connect_all(&frontends).unwrap() {
+    for outcome in caller.patience(SILENCE).connect_all(&frontends).unwrap() {
         assert_eq!(outcome, Outcome::TimedOut);
     }
 }

@@ -1,10 +1,11 @@
 //! Links, addresses and routes inside a namespace, over rtnetlink.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
 
 use futures::TryStreamExt;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags, AddressHeaderFlags};
-use rtnetlink::packet_route::link::{InfoData, InfoVeth};
+use rtnetlink::packet_route::link::{InfoData, InfoVeth, LinkAttribute, State};
 use rtnetlink::packet_route::route::RouteMessage;
 use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder};
 
@@ -16,6 +17,10 @@ pub(super) type LinkIndex = u32;
 /// The loopback interface of every namespace.
 pub(super) const LOOPBACK: LinkIndex = 1;
 
+/// How often, and how many times, a link is looked at: 10 seconds in all.
+const CARRIER_CHECK_INTERVAL: Duration = Duration::from_millis(1);
+const CARRIER_CHECKS: u32 = 10_000;
+
 /// Runs `work` inside `netns` with a netlink connection to it.
 pub(super) fn with_netlink<T: Send>(
     netns: &Netns,
@@ -24,6 +29,7 @@ pub(super) fn with_netlink<T: Send>(
     netns.run(|| {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
+            .enable_time()
             .build()
             .map_err(LabError::system("cannot start a runtime"))?;
         runtime.block_on(async {
@@ -84,6 +90,24 @@ impl Links {
             .execute()
             .await
             .map_err(LabError::netlink(format!("cannot set link {link} up")))
+    }
+
+    /// Waits until a link whose two ends are up carries packets. Before that, and on a busy machine
+    /// for a good while, the kernel discards them silently.
+    pub(super) async fn wait_until_carrying(&self, link: LinkIndex) -> Result<(), LabError> {
+        for _ in 0..CARRIER_CHECKS {
+            let mut found = Box::pin(self.handle.link().get().match_index(link).execute());
+            let message = found
+                .try_next()
+                .await
+                .map_err(LabError::netlink(format!("cannot read the state of link {link}")))?;
+            let attributes = message.map(|message| message.attributes).unwrap_or_default();
+            if attributes.contains(&LinkAttribute::OperState(State::Up)) {
+                return Ok(());
+            }
+            tokio::time::sleep(CARRIER_CHECK_INTERVAL).await;
+        }
+        Err(LabError::Plan(format!("link {link} is up but carries nothing")))
     }
 
     /// Gives a link an address that is its own alone (/32 or /128) and can be used at once.

@@ -38,8 +38,12 @@ const COMMON_SYSCTLS: [(&str, &str); 9] = [
 ];
 
 /// For the node's namespace.
-const NODE_SYSCTLS: [(&str, &str); 3] = [
+const NODE_SYSCTLS: [(&str, &str); 5] = [
     ("ipv4/ip_forward", "1"),
+    // What comes from outside and is for nobody would go back outside. Telling the sender so uses up
+    // the ICMP budget that the node has for it, and with it the refusals.
+    ("ipv4/conf/all/send_redirects", "0"),
+    ("ipv4/conf/default/send_redirects", "0"),
     ("ipv6/conf/all/forwarding", "1"),
     ("ipv6/conf/default/forwarding", "1"),
 ];
@@ -211,7 +215,7 @@ impl Lab {
             for &address in addresses {
                 links.add_host_route(address, link, Some(node.of_family(address))).await?;
             }
-            Ok(())
+            links.wait_until_carrying(link).await
         })?;
         let servers = Servers::start(&netns, name, pods)?;
         let machine =
@@ -239,5 +243,5 @@ async fn configure_machine(
     if let Some(source) = first(false) {
         links.add_default_route(GATEWAY, link, Some(source)).await?;
     }
-    Ok(())
+    links.wait_until_carrying(link).await
 }
