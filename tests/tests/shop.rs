@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
+use sliceproxy::lab::Netns;
 use sliceproxy::lab::probe::{Connection, Outcome, Vantage};
 use sliceproxy_dataplane::frontend::{Frontend, Protocol};
 use sliceproxy_tests::agent::{self, Agent, printed};
@@ -222,15 +223,38 @@ fn headless_and_external_name_services_have_no_rows() {
 }
 
 #[test]
+fn both_versions_of_nft_list_it_and_the_newer_one_loads_its_own_listing() {
+    let (_, lab) = shop_around("node-a1");
+    let _agent = start(&lab);
+    let node = lab.lab.node();
+    Nft::system().run(node, &["list", "ruleset"]).unwrap();
+    let newer = Nft::newer().unwrap();
+    newer.run(node, &["-j", "list", "ruleset"]).unwrap();
+    let listing = newer.run(node, &["list", "ruleset"]).unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), &listing).unwrap();
+    let elsewhere = Netns::new().unwrap();
+    newer.run(&elsewhere, &["-f", file.path().to_str().unwrap()]).unwrap();
+    // Elements of a hash are listed in no order.
+    let sorted = |text: &str| {
+        let mut words: Vec<_> = text.split([' ', ',', '\n', '\t']).map(str::to_owned).collect();
+        words.sort_unstable();
+        words
+    };
+    let again = newer.run(&elsewhere, &["list", "ruleset"]).unwrap();
+    assert_eq!(sorted(&again), sorted(&listing));
+}
+
+#[test]
 fn a_second_start_adopts_everything_and_writes_nothing() {
     let (_, lab) = shop_around("node-a1");
     let first = start(&lab);
     assert!(first.stop().unwrap().success(), "SIGTERM is a normal end");
     let mut monitor = Nft::system().monitor(lab.lab.node()).unwrap();
     let second = start(&lab);
+    assert_eq!(monitor.changes().unwrap(), Vec::<String>::new());
     let diff = second.ask(&["diff"]).unwrap();
     assert!(diff.status.success(), "{}", printed(&diff));
-    assert_eq!(monitor.changes().unwrap(), Vec::<String>::new());
 }
 
 #[test]
