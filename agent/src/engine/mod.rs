@@ -51,6 +51,10 @@ struct Adoptable {
 
 /// Everything the agent knows, and the kernel it writes to.
 #[derive(Debug)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a thing of its own that is still to come"
+)]
 pub struct Engine<K> {
     settings: Settings,
     kernel: K,

@@ -123,7 +123,8 @@ impl Lab {
         with_netlink(&node, async |links: &Links| {
             links.set_up(LOOPBACK).await?;
             links.add_address(LOOPBACK, addresses.v4.into()).await?;
-            links.add_address(LOOPBACK, addresses.v6.into()).await
+            links.add_address(LOOPBACK, addresses.v6.into()).await?;
+            links.wait_until_usable(LOOPBACK).await
         })?;
         Ok(Self { machines: Vec::new(), node, addresses })
     }
@@ -205,17 +206,19 @@ impl Lab {
         let link = with_netlink(&self.node, async |links: &Links| {
             let link = links.add_veth(&link_name, "eth0", &netns).await?;
             links.set_up(link).await?;
+            links.add_address(link, GATEWAY).await?;
             Ok(link)
         })?;
         with_netlink(&netns, async |links: &Links| {
             configure_machine(links, addresses, node).await
         })?;
         with_netlink(&self.node, async |links: &Links| {
-            links.add_address(link, GATEWAY).await?;
+            // Only then can routes name addresses as their source.
+            links.wait_until_usable(link).await?;
             for &address in addresses {
                 links.add_host_route(address, link, Some(node.of_family(address))).await?;
             }
-            links.wait_until_carrying(link).await
+            Ok(())
         })?;
         let servers = Servers::start(&netns, name, pods)?;
         let machine =
@@ -236,6 +239,7 @@ async fn configure_machine(
     for &address in addresses {
         links.add_address(link, address).await?;
     }
+    links.wait_until_usable(link).await?;
     let first = |v4: bool| addresses.iter().copied().find(|a| a.is_ipv4() == v4);
     if let Some(source) = first(true) {
         links.add_default_route(node.v4.into(), link, Some(source)).await?;
@@ -243,5 +247,5 @@ async fn configure_machine(
     if let Some(source) = first(false) {
         links.add_default_route(GATEWAY, link, Some(source)).await?;
     }
-    links.wait_until_carrying(link).await
+    Ok(())
 }
