@@ -10,11 +10,15 @@ use std::process::ExitCode;
 
 use args::Command;
 
+use crate::demo;
+
 /// Runs the command that the process was started with.
 pub fn main() -> ExitCode {
     let invocation = args::parse();
     let result = match invocation.command {
         Command::Run(args) => run::run(&args, invocation.given),
+        // Before anything starts a thread: it may have to enter a user namespace.
+        Command::Demo(_) => demo::run().map(|()| exit::OK).map_err(Into::into),
         _ => Err(anyhow::anyhow!("this command is not built in yet")),
     };
     result.unwrap_or_else(|error| {

@@ -77,7 +77,7 @@ async fn serve(config: &Config, flags: BTreeMap<String, String>) -> Result<ExitC
     let program = config.program(&[]);
     let kernel = NetlinkKernel::open(&program)?;
     let own_port = kernel.port();
-    let engine = Engine::new(settings(config), kernel)?;
+    let engine = Engine::new(settings(config), kernel)?.awaiting_node_port_addresses();
     let pace = Pace { min_period: config.min_sync_period, read_back: config.sync_period };
     let reporting = Reporting::new(config);
     let (failures, _) = mpsc::unbounded_channel();
@@ -86,7 +86,7 @@ async fn serve(config: &Config, flags: BTreeMap<String, String>) -> Result<ExitC
         driver::start(engine, pace, observer).context("cannot start the engine's thread")?;
     watch_foreign_changes(own_port, handle.clone())?;
 
-    let (node_addresses, node_addresses_seen) = watch::channel(Vec::new());
+    let (node_addresses, node_addresses_seen) = watch::channel(None);
     let servers = reporting.serve(config, flags, handle.clone());
     let inlet = Inlet { handle: handle.clone(), node_addresses, reporting };
     tokio::spawn(addresses::follow(
@@ -138,23 +138,28 @@ fn families() -> Vec<Family> {
 #[derive(Debug, Clone)]
 struct Inlet {
     handle: Handle<NetlinkKernel>,
-    node_addresses: watch::Sender<Vec<IpAddr>>,
+    node_addresses: watch::Sender<Option<Vec<IpAddr>>>,
     reporting: Reporting,
 }
 
 impl Inlet {
     fn take(&self, event: Event) {
         self.reporting.note(&event);
-        if let Event::Node(node) = &event {
-            let addresses = node.as_ref().map(|node| node.addresses.clone()).unwrap_or_default();
+        let node = match &event {
+            Event::Node(node) => Some(node.clone()),
+            _ => None,
+        };
+        // The engine ends only when the process does.
+        let _ = self.handle.send(event);
+        // After the Node itself: once node ports are known, the engine starts.
+        if let Some(node) = node {
+            let addresses = node.map(|node| node.addresses.clone()).unwrap_or_default();
             self.node_addresses.send_if_modified(|known| {
-                let changed = *known != addresses;
-                *known = addresses;
+                let changed = known.as_ref() != Some(&addresses);
+                *known = Some(addresses);
                 changed
             });
         }
-        // The engine ends only when the process does.
-        let _ = self.handle.send(event);
     }
 
     fn into_sink(self) -> impl Fn(Event) + Clone + Send + Sync + 'static {
