@@ -1,0 +1,3 @@
+//! What the agent answers: the local socket for `dump`, `explain` and `diff`.
+
+pub mod admin;
