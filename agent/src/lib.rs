@@ -19,4 +19,5 @@ pub mod server;
 pub mod source;
 pub mod topology;
 pub mod version;
+pub mod view;
 pub mod wire;

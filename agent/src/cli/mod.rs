@@ -1,10 +1,18 @@
 //! The command line: what can be typed, and one file per subcommand.
 
 pub mod args;
+mod ask;
+pub mod cleanup;
+pub mod client;
+pub mod diff;
+pub mod dump;
 pub mod exit;
-pub mod target;
-
+pub mod offline;
+mod output;
+pub mod render;
 pub mod run;
+mod tables;
+pub mod target;
 
 use std::process::ExitCode;
 
@@ -19,6 +27,10 @@ pub fn main() -> ExitCode {
         Command::Run(args) => run::run(&args, invocation.given),
         // Before anything starts a thread: it may have to enter a user namespace.
         Command::Demo(_) => demo::run().map(|()| exit::OK).map_err(Into::into),
+        Command::Dump(args) => dump::run(&args),
+        Command::Diff(args) => Ok(diff::run(&args)),
+        Command::Render(args) => render::run(&args),
+        Command::Cleanup(args) => cleanup::run(&args),
         _ => Err(anyhow::anyhow!("this command is not built in yet")),
     };
     result.unwrap_or_else(|error| {

@@ -124,7 +124,7 @@ fn settings(config: &Config) -> Settings {
 }
 
 /// IPv6 is served unless it is switched off in this network namespace.
-fn families() -> Vec<Family> {
+pub(super) fn families() -> Vec<Family> {
     let disabled = std::fs::read_to_string("/proc/sys/net/ipv6/conf/all/disable_ipv6")
         .map_or(true, |text| text.trim() == "1");
     if disabled {

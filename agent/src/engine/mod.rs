@@ -294,7 +294,8 @@ impl<K: Kernel> Engine<K> {
         }
     }
 
-    fn wishes(&self, service: &Service) -> Wishes {
+    /// What `service` wants of topology, gate and annotations taken together.
+    pub fn wishes(&self, service: &Service) -> Wishes {
         if !self.settings.topology_routing {
             return Wishes::default();
         }

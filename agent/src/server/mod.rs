@@ -1,10 +1,11 @@
 //! What the agent answers over HTTP: health for load balancers and the kubelet, metrics, and pages
 //! about the process. Addresses, bodies and names are kube-proxy's, so that existing probes,
-//! dashboards and alerts go on working.
+//! dashboards and alerts go on working. And the local socket for `dump`, `explain` and `diff`.
 //!
 //! [`health`] and [`metrics`] hold values that the engine updates with small calls and that know
 //! nothing of HTTP; the rest of this module shows them.
 
+pub mod admin;
 pub mod health;
 pub mod health_check_node_port;
 mod health_pages;

@@ -11,12 +11,14 @@
 //! | `socket` | sending and receiving |
 //! | `decode`, `compare`, `read` | reading back |
 //! | `watch` | changes made by others |
+//! | `foreign` | tables of others |
 
 mod batch;
 mod compare;
 mod decode;
 mod element;
 mod expression;
+mod foreign;
 mod layout;
 mod number;
 mod read;
