@@ -227,7 +227,10 @@ pub enum OutputFormat {
 #[derive(Debug, Args)]
 #[command(after_help = EXPLAIN_EXAMPLES, args_override_self = true)]
 pub struct ExplainArgs {
-    /// ADDRESS:PORT[/PROTO] or NAMESPACE/SERVICE[:PORT]; the protocol is tcp unless given
+    /// What is explained.
+    #[arg(
+        help = "ADDRESS:PORT[/PROTO] or NAMESPACE/SERVICE[:PORT]; the protocol is tcp unless given"
+    )]
     pub target: Target,
     /// The client's address
     #[arg(long, value_name = "IP")]

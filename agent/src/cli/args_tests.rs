@@ -82,3 +82,32 @@ fn completions_are_written_for_every_shell() {
         assert!(String::from_utf8(script).unwrap().contains("explain"), "{shell}");
     }
 }
+
+/// All flags of kube-proxy 1.36 on Linux, each with a value that it takes.
+const KUBE_PROXY_FLAGS: &str = "\
+    --bind-address=0.0.0.0 --bind-address-hard-fail=true --cluster-cidr=10.0.0.0/8 --config=/c \
+    --config-sync-period=15m --conntrack-max-per-core=1 --conntrack-min=1 \
+    --conntrack-tcp-be-liberal --conntrack-tcp-timeout-close-wait=1h \
+    --conntrack-tcp-timeout-established=24h --conntrack-udp-timeout=0s \
+    --conntrack-udp-timeout-stream=0s --detect-local-mode=NodeCIDR --feature-gates=AllAlpha=true \
+    --healthz-bind-address=0.0.0.0:10256 --healthz-port=10256 --hostname-override=n \
+    --init-only=false --iptables-localhost-nodeports=true --iptables-masquerade-bit=14 \
+    --iptables-min-sync-period=1s --iptables-sync-period=30s --ipvs-exclude-cidrs=10.0.0.0/8 \
+    --ipvs-min-sync-period=0s --ipvs-scheduler=rr --ipvs-strict-arp --ipvs-sync-period=30s \
+    --ipvs-tcp-timeout=0s --ipvs-tcpfin-timeout=0s --ipvs-udp-timeout=0s --kube-api-burst=10 \
+    --kube-api-content-type=application/json --kube-api-qps=5 --kubeconfig=/k \
+    --log-flush-frequency=5s --log-json-info-buffer-size=0 --log-json-split-stream \
+    --log-text-info-buffer-size=0 --log-text-split-stream --logging-format=json \
+    --masquerade-all --master=https://h:6443 --metrics-bind-address=127.0.0.1:10249 \
+    --metrics-port=10249 --nodeport-addresses=10.0.0.0/8 --oom-score-adj=-999 \
+    --pod-bridge-interface=cni0 --pod-interface-name-prefix=veth --profiling \
+    --proxy-mode=nftables --show-hidden-metrics-for-version=1.35 -v=2 --vmodule=a=1 \
+    --write-config-to=/w --cleanup=false";
+
+#[test]
+fn every_flag_of_kube_proxy_is_taken() {
+    assert!(parsed(&format!("run {KUBE_PROXY_FLAGS}")).is_ok());
+    for flag in KUBE_PROXY_FLAGS.split_whitespace() {
+        assert!(parsed(&format!("run {flag}")).is_ok(), "{flag}");
+    }
+}
