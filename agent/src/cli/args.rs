@@ -232,7 +232,10 @@ pub enum OutputFormat {
 #[derive(Debug, Args)]
 #[command(after_help = EXPLAIN_EXAMPLES, args_override_self = true)]
 pub struct ExplainArgs {
-    /// ADDRESS:PORT[/PROTO] or NAMESPACE/SERVICE[:PORT]; the protocol is tcp unless given
+    /// What is explained.
+    #[arg(
+        help = "ADDRESS:PORT[/PROTO] or NAMESPACE/SERVICE[:PORT]; the protocol is tcp unless given"
+    )]
     pub target: Target,
     /// The client's address
     #[arg(long, value_name = "IP")]
@@ -345,6 +348,7 @@ impl CompletionsArgs {
 }
 
 #[cfg(test)]
+<<<<<<< HEAD
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
     use super::*;
@@ -432,3 +436,7 @@ mod tests {
         }
     }
 }
+=======
+#[path = "args_tests.rs"]
+mod tests;
+>>>>>>> config

@@ -1,5 +1,5 @@
 //! Metrics: kube-proxy's under its names where the meaning is the same, and our own, which begin
-//! with `sliceproxy_`. The engine calls methods; names and labels are in [`super::registry`].
+//! with `sliceproxy_`. The engine calls methods; names and labels are in `registry`.
 
 use std::fmt;
 use std::sync::Arc;
