@@ -38,9 +38,10 @@ impl Contents {
 
     fn add(&mut self, file: &Arc<Path>, piece: Piece) {
         let place = Place { file: Arc::clone(file), position: piece.position };
-        let rejections = piece.rejections.into_iter();
-        self.findings
-            .extend(rejections.map(|rejection| Finding { place: place.clone(), rejection }));
+        self.findings.extend(piece.faults.into_iter().map(|fault| Finding {
+            place: Place { position: fault.position.or(piece.position), ..place.clone() },
+            rejection: fault.rejection,
+        }));
         match piece.meaning {
             Meaning::Known(name, object) => self.entries.push(Entry { place, name, object }),
             Meaning::Other(kind) => *self.ignored.entry(kind).or_default() += 1,
