@@ -59,8 +59,8 @@ pub enum ManifestError {
         /// What the parser says.
         message: String,
     },
-    /// Had objects, and has none any more: as when it is being written.
-    #[error("{}: holds no object any more; what it said before stays; delete the file to remove its objects", .0.display())]
+    /// Had objects of use, and has none any more: as when it is being written.
+    #[error("{}: holds no Service, EndpointSlice or Node any more; what it said before stays; delete the file to remove its objects", .0.display())]
     Emptied(PathBuf),
 }
 

@@ -176,6 +176,17 @@ items:
 }
 
 #[test]
+fn a_million_faults_are_not_a_million_lines() {
+    let numbers = vec!["7"; 20_000].join(",");
+    let world = load_text("x.json", format!(r#"{{"kind":"List","items":[{numbers}]}}"#)).unwrap();
+    assert_eq!(world.rejections.len(), 1_000);
+    assert!(world.notes[0].ends_with("x.json: 19000 more faults"), "{:?}", world.notes);
+    let kinds: Vec<String> = (0..500).map(|i| format!("kind: K{i}\n")).collect();
+    let world = load_text("x.yaml", kinds.join("---\n")).unwrap();
+    assert!(world.notes[0].len() < 300, "{}", world.notes[0]);
+}
+
+#[test]
 fn other_kinds_are_counted_in_one_line() {
     let other = "kind: Pod\n---\napiVersion: v1\nkind: Pod\n---\n\
         apiVersion: serving.knative.dev/v1\nkind: Service\n";

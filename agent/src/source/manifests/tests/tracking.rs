@@ -69,7 +69,15 @@ fn the_own_node_and_its_zone() {
 fn a_broken_file_keeps_what_it_said() {
     let good = shop("a", &["10.0.0.1"]);
     let (folder, mut tracker, _) = start(&[("a.yaml", &good), ("b.yaml", &shop("b", &[]))]);
-    for half in [&good[..good.len() / 3], "", "# being written\n", "{", "items:\n"] {
+    for half in [
+        &good[..good.len() / 3],
+        "",
+        "# being written\n",
+        "{",
+        "items:\n",
+        "apiVersion: v1\n",
+        "kind: Pod\n",
+    ] {
         write(folder.path(), "a.yaml", half);
         let seen = tracker.look(Look::Closely);
         assert_eq!((words(&seen.events), seen.problems.len()), (vec![], 1), "{half}");
