@@ -1,9 +1,9 @@
-//! Arguments, logging, signals.
+//! The `sliceproxy` binary: parses the command line and hands over to the library.
 
-use sliceproxy::cli::args::{self, Command};
+use std::process::ExitCode;
 
-fn main() {
-    if let Command::Completions(completions) = args::parse().command {
-        completions.write(&mut std::io::stdout());
-    }
+use sliceproxy::cli;
+
+fn main() -> ExitCode {
+    cli::main()
 }

@@ -13,6 +13,7 @@ use super::target::Target;
 use crate::config::Flags;
 use crate::config::flags::{SourceFlags, TrafficFlags};
 use crate::version;
+use crate::view::Filter;
 
 const ROOT_EXAMPLES: &str = "\
 Examples:
@@ -24,9 +25,8 @@ Examples:
 
 Exit codes:
   0  all went well
-  1  something failed
-  2  the command line or the configuration is wrong
-  3  diff: the kernel differs from what it should be";
+  1  something failed; diff: the kernel differs from what it should be
+  2  the command line or the configuration is wrong; diff: something failed";
 
 const RUN_EXAMPLES: &str = "\
 A flag wins over the file, the file over the default. kube-proxy's flags are accepted; those
@@ -38,13 +38,15 @@ Examples:
   sliceproxy run --manifests ./objects --node-name node-a1 --feature-gates TopologyRouting=true
   sliceproxy run --config config.yaml --write-config-to -    show the settings in effect
 
-SIGTERM ends the process and leaves the rules in the kernel; `sliceproxy cleanup` removes them.";
+The file is read once, at start. SIGTERM ends the process and leaves the rules in the kernel;
+`sliceproxy cleanup` removes them.";
 
 const DUMP_EXAMPLES: &str = "\
 Without --manifests the running agent is asked over its socket.
 
 Examples:
   sliceproxy dump services
+  sliceproxy dump slices shop/web
   sliceproxy dump rows -o json | jq '.[] | select(.set == \"backends\")'
   sliceproxy dump topology --manifests cluster.yaml --node-name node-b2
   sliceproxy dump topology --manifests cluster.yaml --all-nodes";
@@ -59,7 +61,8 @@ Examples:
   sliceproxy explain shop/web --manifests cluster.yaml --node-name node-b2";
 
 const DIFF_EXAMPLES: &str = "\
-Exit code 0 if the kernel is what it should be, 3 if it is not, 1 if that cannot be said.
+Exit code 0 if the kernel is what it should be, 1 if it is not, 2 if that cannot be said, as
+diff(1). With --manifests the kernel of this network namespace is read; it is never written.
 
 Examples:
   sliceproxy diff
@@ -183,6 +186,9 @@ impl OfflineFlags {
 pub struct DumpArgs {
     /// What to print
     pub what: DumpKind,
+    /// Only this Service, or the Services of this namespace
+    #[arg(value_name = "NAMESPACE[/SERVICE]")]
+    pub filter: Option<Filter>,
     /// Form of the output
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub output: OutputFormat,
@@ -273,7 +279,7 @@ pub enum RenderFormat {
 #[derive(Debug, Args)]
 #[command(after_help = CLEANUP_EXAMPLES)]
 pub struct CleanupArgs {
-    /// Also remove what kube-proxy left in nftables and iptables
+    /// Also remove kube-proxy's nftables tables
     #[arg(long)]
     pub kube_proxy: bool,
 }
@@ -364,6 +370,7 @@ mod tests {
             "demo",
             "demo -v",
             "dump services",
+            "dump slices shop/web -o yaml",
             "dump topology --manifests x --all-nodes --overload-factor 1.5 -o yaml",
             "explain 10.0.0.1:80/udp --from 10.0.0.9 -o json",
             "explain shop/web --manifests x --node-name n --feature-gates TopologyRouting=true",

@@ -11,6 +11,8 @@ pub const FAILED: u8 = 1;
 /// The command line or the configuration file is wrong; nothing was done. Also clap's.
 pub const USAGE: u8 = 2;
 
-/// `diff`: the kernel's rows differ from what they should be. Not 1, so that a script can tell a
-/// difference from a failure.
-pub const DIFFERENT: u8 = 3;
+/// `diff`, as diff(1): the kernel differs from what it should be.
+pub const DIFFERENT: u8 = 1;
+
+/// `diff`, as diff(1): there is nothing to compare; the message says why.
+pub const NO_COMPARISON: u8 = 2;

@@ -1,5 +1,40 @@
 //! The command line: what can be typed, and one file per subcommand.
 
 pub mod args;
+mod ask;
+pub mod cleanup;
+pub mod client;
+pub mod diff;
+pub mod dump;
 pub mod exit;
+pub mod offline;
+mod output;
+pub mod render;
+pub mod run;
+mod tables;
 pub mod target;
+
+use std::process::ExitCode;
+
+use args::Command;
+
+use crate::demo;
+
+/// Runs the command that the process was started with.
+pub fn main() -> ExitCode {
+    let invocation = args::parse();
+    let result = match invocation.command {
+        Command::Run(args) => run::run(&args, invocation.given),
+        // Before anything starts a thread: it may have to enter a user namespace.
+        Command::Demo(_) => demo::run().map(|()| exit::OK).map_err(Into::into),
+        Command::Dump(args) => dump::run(&args),
+        Command::Diff(args) => Ok(diff::run(&args)),
+        Command::Render(args) => render::run(&args),
+        Command::Cleanup(args) => cleanup::run(&args),
+        _ => Err(anyhow::anyhow!("this command is not built in yet")),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::from(exit::FAILED)
+    })
+}

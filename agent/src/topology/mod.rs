@@ -11,6 +11,7 @@
 //! whatever the size of the Service.
 
 mod standing;
+pub mod words;
 
 pub use standing::{Here, Standing, Tally};
 

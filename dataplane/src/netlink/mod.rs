@@ -5,22 +5,25 @@
 //! |---|---|
 //! | `number` | the kernel's numbers |
 //! | `wire` | messages and attributes, without nftables |
-//! | `expression`, `layout`, `element` | rules, sets and rows as attributes |
+//! | `rule` and `expression`, `layout`, `element` | rules, sets and rows as attributes |
 //! | `batch` | a transaction as one batch |
 //! | `refusal` | error answers in the transaction's words |
 //! | `socket` | sending and receiving |
 //! | `decode`, `compare`, `read` | reading back |
 //! | `watch` | changes made by others |
+//! | `foreign` | tables of others |
 
 mod batch;
 mod compare;
 mod decode;
 mod element;
 mod expression;
+mod foreign;
 mod layout;
 mod number;
 mod read;
 mod refusal;
+mod rule;
 mod socket;
 #[cfg(test)]
 mod tests;

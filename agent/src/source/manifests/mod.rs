@@ -3,10 +3,12 @@
 //!
 //! A file counts as a whole: while it cannot be parsed, what it said before stays.
 
+mod contents;
 mod document;
 mod files;
 mod follow;
 mod object;
+mod tracker;
 mod world;
 
 use std::fmt;
@@ -16,9 +18,10 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use self::contents::Contents;
 pub use self::files::{MAX_FILE_SIZE, MAX_FILES};
+pub use self::follow::follow;
 
-use self::object::Contents;
 pub use self::world::World;
 use crate::model::Rejection;
 
@@ -58,14 +61,6 @@ pub enum ManifestError {
     /// Had objects, and has none any more: as when it is being written.
     #[error("{}: holds no object any more; what it said before stays; delete the file to remove its objects", .0.display())]
     Emptied(PathBuf),
-    /// Changes could not be watched.
-    #[error("{}: cannot be watched: {source}", .path.display())]
-    Watch {
-        /// File or folder.
-        path: PathBuf,
-        /// The reason.
-        source: notify::Error,
-    },
 }
 
 /// A part of a manifest that is not used, and where it is.
@@ -121,3 +116,6 @@ fn parse(file: &Path, bytes: &[u8]) -> Result<Contents, ManifestError> {
     let objects = document::parse(file, bytes)?;
     Ok(Contents::new(&Arc::from(file), objects))
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use ipnetwork::IpNetwork;
 
-use super::object::{Contents, Entry, Object};
+use super::contents::{Contents, Entry};
+use super::object::Object;
 use super::{Finding, Place};
 use crate::model::{
     Event, Node, NodeName, ObjectName, Service, ServiceName, Slice, SliceName, ZoneRegions,
@@ -143,27 +144,31 @@ impl World {
         if self.service_cidrs != before.service_cidrs {
             events.push(Event::ServiceCidrs(self.service_cidrs.clone()));
         }
-        let slices = (Event::Slice as fn(_) -> _, Event::SliceRemoved as fn(_) -> _);
-        differences(&before.slices, &self.slices, slices, &mut events);
-        let services = (Event::Service as fn(_) -> _, Event::ServiceRemoved as fn(_) -> _);
-        differences(&before.services, &self.services, services, &mut events);
+        events.extend(changed(&before.slices, &self.slices).map(Event::Slice));
+        events.extend(gone(&before.slices, &self.slices).map(Event::SliceRemoved));
+        events.extend(changed(&before.services, &self.services).map(Event::Service));
+        events.extend(gone(&before.services, &self.services).map(Event::ServiceRemoved));
         events
     }
 }
 
-fn differences<T: PartialEq>(
-    before: &BTreeMap<ObjectName, Arc<T>>,
-    after: &BTreeMap<ObjectName, Arc<T>>,
-    (changed, removed): (fn(Arc<T>) -> Event, fn(ObjectName) -> Event),
-    events: &mut Vec<Event>,
-) {
+/// Objects that are new or different in `after`.
+fn changed<'w, T: PartialEq>(
+    before: &'w BTreeMap<ObjectName, Arc<T>>,
+    after: &'w BTreeMap<ObjectName, Arc<T>>,
+) -> impl Iterator<Item = Arc<T>> {
     let is_same = |name, object: &Arc<T>| {
         before.get(name).is_some_and(|old| Arc::ptr_eq(old, object) || old == object)
     };
-    let new = after.iter().filter(|(name, object)| !is_same(name, object));
-    events.extend(new.map(|(_, object)| changed(Arc::clone(object))));
-    let gone = before.keys().filter(|name| !after.contains_key(*name));
-    events.extend(gone.map(|name| removed(name.clone())));
+    after.iter().filter(move |(name, object)| !is_same(name, object)).map(|(_, o)| Arc::clone(o))
+}
+
+/// Objects that are not in `after` any more.
+fn gone<'w, T>(
+    before: &'w BTreeMap<ObjectName, Arc<T>>,
+    after: &'w BTreeMap<ObjectName, Arc<T>>,
+) -> impl Iterator<Item = ObjectName> {
+    before.keys().filter(|name| !after.contains_key(*name)).cloned()
 }
 
 fn there_twice(entry: &Entry, before: &Place) -> String {

@@ -1,0 +1,173 @@
+//! An agent made of manifests, for commands with `--manifests`: what any node of a snapshot would
+//! do, without a cluster and without a running agent.
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use sliceproxy_dataplane::fake::FakeKernel;
+use sliceproxy_dataplane::frontend::Family;
+use sliceproxy_dataplane::kernel::Kernel;
+use sliceproxy_dataplane::netlink::NetlinkKernel;
+use sliceproxy_dataplane::program::ProgramConfig;
+
+use super::args::OfflineFlags;
+use super::run::families;
+use crate::config::{Config, Gate, Source};
+use crate::engine::{Engine, Settings};
+use crate::model::{Event, Node};
+use crate::source::manifests::{self, World};
+use crate::view::{Answer, Question};
+
+/// Notes about manifests that are printed one by one.
+const MAX_NOTES: usize = 20;
+
+/// A cluster in files, and the configuration of one of its nodes.
+#[derive(Debug)]
+pub struct Snapshot {
+    config: Config,
+    world: World,
+    /// Where node ports are served.
+    node_port_addresses: Vec<IpAddr>,
+    families: Vec<Family>,
+}
+
+impl Snapshot {
+    /// Reads `path` for the node that `config` names, and says on standard error what of it is not
+    /// used.
+    ///
+    /// # Errors
+    /// If the manifests cannot be read or do not hold the node.
+    pub fn open(flags: &OfflineFlags) -> Result<Self> {
+        let loaded = Config::load(&flags.to_flags())?;
+        for warning in loaded.warnings {
+            eprintln!("warning: {warning}");
+        }
+        let Source::Manifests(path) = loaded.config.source.clone() else {
+            bail!("--manifests PATH is needed: the objects of the cluster, as a file or a folder");
+        };
+        let snapshot = Self::load(loaded.config, &path)?;
+        snapshot.complain();
+        Ok(snapshot)
+    }
+
+    /// The quiet part of [`Snapshot::open`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn load(config: Config, path: &Path) -> Result<Self> {
+        let world = manifests::load(path)?;
+        if !world.nodes.is_empty() && !world.nodes.contains_key(&config.node_name) {
+            let mut known: Vec<String> = world.nodes.keys().map(ToString::to_string).collect();
+            known.truncate(10);
+            bail!(
+                "there is no node {:?} in {}; choose one with --node-name, such as {}",
+                &*config.node_name.0,
+                path.display(),
+                known.join(", ")
+            );
+        }
+        let node = world.nodes.get(&config.node_name);
+        let addresses = node.map(|node| node.addresses.clone()).unwrap_or_default();
+        let served = addresses.iter().filter(|ip| config.node_ports.serves(**ip, &addresses));
+        let node_port_addresses = served.copied().collect();
+        Ok(Self { config, world, node_port_addresses, families: Family::ALL.to_vec() })
+    }
+
+    /// Takes families and node-port addresses from the machine that the command runs on.
+    fn on_this_machine(mut self) -> Result<Self> {
+        let interfaces = nix::ifaddrs::getifaddrs().context("cannot list this node's addresses")?;
+        let local = interfaces.filter_map(|interface| {
+            let address = interface.address?;
+            let v4 = address.as_sockaddr_in().map(|a| IpAddr::V4(a.ip()));
+            v4.or_else(|| address.as_sockaddr_in6().map(|a| IpAddr::V6(a.ip())))
+        });
+        let of_node = self.node().map(|node| node.addresses.clone()).unwrap_or_default();
+        let served = local.filter(|address| self.config.node_ports.serves(*address, &of_node));
+        self.node_port_addresses = served.collect();
+        self.families = families();
+        Ok(self)
+    }
+
+    /// The Node object of this node.
+    pub fn node(&self) -> Option<&Node> {
+        self.world.nodes.get(&self.config.node_name).map(|node| &**node)
+    }
+
+    /// Everything that the manifests say.
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// An engine that knows all of it and has written nothing yet.
+    ///
+    /// # Errors
+    /// If the kernel cannot be read.
+    pub fn engine<K: Kernel>(&self, kernel: K) -> Result<Engine<K>> {
+        let mut engine = Engine::new(self.settings(), kernel)?;
+        engine.apply(Event::NodePortAddresses(self.node_port_addresses.clone()));
+        for event in self.world.events(&self.config.node_name) {
+            engine.apply(event);
+        }
+        Ok(engine)
+    }
+
+    /// What an engine for this node needs to know.
+    pub fn settings(&self) -> Settings {
+        Settings {
+            node: self.config.node_name.clone(),
+            families: self.families.clone(),
+            program: self.program(),
+            topology_routing: self.config.gates.enabled(Gate::TopologyRouting),
+            zone_regions: self.config.zone_regions.clone(),
+        }
+    }
+
+    fn program(&self) -> ProgramConfig {
+        let pod_cidrs = self.node().map(|node| node.pod_cidrs.as_slice()).unwrap_or_default();
+        self.config.program(pod_cidrs)
+    }
+
+    /// Answers `question`: from the kernel of this network namespace where it is about the kernel,
+    /// else from one in memory. Nothing is written to the real one.
+    ///
+    /// # Errors
+    /// If the kernel cannot be read.
+    pub fn answer(self, question: &Question) -> Result<Answer> {
+        if question.needs_kernel() {
+            let this = self.on_this_machine()?;
+            let kernel = NetlinkKernel::open(&this.program())?;
+            return Ok(question.answer(&mut this.engine(kernel)?)?);
+        }
+        Ok(question.answer(&mut self.engine(FakeKernel::new())?)?)
+    }
+
+    fn complain(&self) {
+        let findings = self.world.rejections.iter().map(ToString::to_string);
+        let notes = findings.chain(self.world.notes.iter().cloned());
+        let count = self.world.rejections.len() + self.world.notes.len();
+        for note in notes.take(MAX_NOTES) {
+            eprintln!("note: {note}");
+        }
+        if count > MAX_NOTES {
+            eprintln!("note: and {} more", count - MAX_NOTES);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+    use super::*;
+    use crate::view::shop;
+
+    #[test]
+    fn a_node_that_is_not_there_is_named_with_those_that_are() {
+        let snapshot = shop::snapshot("node-a1", "");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/shop.yaml");
+        let mut config = snapshot.config;
+        config.node_name = crate::model::NodeName::new("node-x").unwrap();
+        let error = Snapshot::load(config, &path).unwrap_err().to_string();
+        assert!(error.contains("no node \"node-x\"") && error.contains("node-a1"), "{error}");
+    }
+}

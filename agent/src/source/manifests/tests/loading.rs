@@ -1,0 +1,217 @@
+//! What files say, and what is said about wrong ones.
+
+use std::fs;
+
+use tempfile::tempdir;
+
+use super::*;
+
+fn load_text(name: &str, text: impl AsRef<[u8]>) -> Result<World, String> {
+    let folder = tempdir().unwrap();
+    write(folder.path(), name, text);
+    let prefix = format!("{}/", folder.path().display());
+    load(folder.path()).map_err(|error| error.to_string().replace(&prefix, ""))
+}
+
+fn rejections(world: &World) -> Vec<String> {
+    world.rejections.iter().map(|finding| finding.rejection.to_string()).collect()
+}
+
+#[test]
+fn a_real_clusters_objects_load_without_complaint() {
+    let shop = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/shop.yaml");
+    let world = load(&shop).unwrap();
+    assert_eq!(rejections(&world), [""; 0]);
+    assert_eq!(world.nodes.len(), 6);
+    let regions = world.zone_regions();
+    assert_eq!(regions.len(), 4);
+    let names: Vec<_> = world.services.keys().map(ToString::to_string).collect();
+    assert!(names.contains(&"shop/api".to_owned()), "{names:?}");
+    assert!(!world.slices.is_empty());
+    for slice in world.slices.values() {
+        assert!(!slice.endpoints.is_empty() || slice.ports.is_empty(), "{}", slice.name);
+    }
+}
+
+#[test]
+fn documents_lists_and_formats() {
+    let service = |name: &str| {
+        format!(
+            r#"{{"apiVersion":"v1","kind":"Service","metadata":{{"name":"{name}"}},"spec":
+            {{"clusterIP":"10.96.0.1","ports":[{{"port":80}}]}}}}"#
+        )
+    };
+    let (a, b) = (service("a"), service("b"));
+    let bare = |name: &str| service(name).replace(r#""apiVersion":"v1","kind":"Service","#, "");
+    for (file, text, count) in [
+        ("x.yaml", format!("{a}\n---\n{b}\n"), 2),
+        ("x.yaml", format!("---\n# nothing\n---\n---\n{a}\n...\n"), 1),
+        ("x.yml", shop("web", &["10.0.0.1"]).replace('\n', "\r\n"), 1),
+        ("x.yaml", format!("\u{feff}{}", shop("web", &["10.0.0.1"])), 1),
+        ("x.json", format!("\u{feff}{a} {b}"), 2),
+        ("x.json", format!(r#"{{"kind":"List","apiVersion":"v1","items":[{a},{b}]}}"#), 2),
+        ("x.json", format!(r#"{{"items":[{},{}],"kind":"ServiceList"}}"#, bare("a"), bare("b")), 2),
+        ("x.yaml", "kind: ServiceList\nitems:\n".to_owned(), 0),
+        ("x.yaml", String::new(), 0),
+        ("x.json", String::new(), 0),
+        ("x.yaml", "# only a comment\n".to_owned(), 0),
+        ("x.txt", "not: [a manifest".to_owned(), 0),
+        (".x.yaml", "not: [a manifest".to_owned(), 0),
+        ("x.yaml~", "not: [a manifest".to_owned(), 0),
+    ] {
+        let world = load_text(file, &text).expect(&text);
+        assert_eq!(world.services.len(), count, "{text}");
+        assert_eq!(rejections(&world), [""; 0], "{text}");
+    }
+}
+
+#[test]
+fn files_that_do_not_parse_name_the_place() {
+    for (file, text, place) in [
+        ("x.yaml", "kind: Service\nspec: [\n", "x.yaml:"),
+        ("x.yaml", "kind: Service\nspec:\n\tports: []\n", "x.yaml:3:"),
+        ("x.yaml", "kind: Service\nkind: Service\n", "x.yaml:2:1: "),
+        ("x.yaml", "kind: Service\nmetadata: {name: a, name: b}\n", "x.yaml:2:21: "),
+        ("x.yaml", "just text\n", "x.yaml:1:1: "),
+        ("x.yaml", "apiVersion: v1\nitems:\n- kind: Service\n", "cut short"),
+        ("x.json", "{\"kind\": \"Service\",\n \"spec\": }", "x.json:2:10: "),
+        ("x.json", "{\"kind\": \"Serv", "x.json:1:14: "),
+    ] {
+        let error = load_text(file, text).unwrap_err();
+        assert!(error.contains(place), "{text}: {error}");
+        assert_eq!(error.matches(" line ").count(), 0, "the place is given twice: {error}");
+    }
+    let error = load_text("x.yaml", b"kind: Service\nname: \xff\n").unwrap_err();
+    assert!(error.contains("x.yaml:2:7: not valid text: not UTF-8"), "{error}");
+}
+
+#[test]
+fn bombs_are_refused() {
+    let row = |i: usize| {
+        let last = i - 1;
+        format!("a{i}: &a{i} [{}]\n", vec![format!("*a{last}"); 10].join(", "))
+    };
+    let first = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+    let aliases: String = std::iter::once(first).chain((1..10).map(row)).collect();
+    load_text("x.yaml", aliases).unwrap_err();
+    load_text("x.yaml", "a: ".to_owned() + &"[".repeat(100_000)).unwrap_err();
+    load_text("x.yaml", "a: ".to_owned() + &"{b: ".repeat(100_000)).unwrap_err();
+    load_text("x.yaml", "- ".repeat(100_000)).unwrap_err();
+    load_text("x.json", "[".repeat(100_000)).unwrap_err();
+    load_text("x.json", "{\"a\":".repeat(100_000)).unwrap_err();
+}
+
+#[test]
+fn wrong_objects_cost_only_themselves() {
+    let good = shop("good", &["10.0.0.1"]);
+    for (bad, complaint) in [
+        (
+            "kind: Service\nmetadata: {name: s, namespace: ns}\nspec: {ports: [{port: '80'}]}",
+            "Service ns/s: spec.ports[0].port=",
+        ),
+        ("kind: Service\nmetadata: {name: s}\nspec: 7", "Service s: spec="),
+        // A boolean, as Kubernetes reads YAML.
+        ("kind: Service\nmetadata: {name: n}", "Service (no name): metadata.name=\"false\""),
+        ("metadata: {name: s}", "object s: kind="),
+        ("kind: [Service]", "object (no name): kind="),
+        ("kind: EndpointSlice\nmetadata: {name: s}\naddressType: IPv4", "service-name"),
+        (
+            "kind: EndpointSlice\nmetadata: {name: s}\nendpoints: [{addresses: 10.0.0.1}]",
+            "EndpointSlice s: endpoints[0].addresses=",
+        ),
+    ] {
+        let world = load_text("x.yaml", format!("{bad}\n---\n{good}")).expect(bad);
+        assert_eq!(world.services.len(), 1, "{bad}");
+        assert!(rejections(&world).join("\n").contains(complaint), "{:?}", world.rejections);
+        assert_eq!(world.rejections[0].place.position, Some((1, 1)), "{bad}");
+    }
+}
+
+#[test]
+fn unknown_fields_are_named_one_by_one() {
+    let text = shop("web", &["10.0.0.1"])
+        .replace(
+            "  ports: [{name: http, port: 80}]",
+            "  ports: [{name: http, port: 80, prot: TCP}]\n  prots: [1]",
+        )
+        .replace("- addresses:", "- adresses: x\n  addresses:");
+    let world = load_text("x.yaml", text).unwrap();
+    let found: Vec<_> = world.rejections.iter().map(|f| f.rejection.field.as_str()).collect();
+    assert_eq!(found, ["spec.ports[0].prot", "spec.prots", "endpoints[0].adresses"]);
+    assert_eq!(world.rejections[0].rejection.value, "\"TCP\"");
+    assert_eq!(world.services.len(), 1, "the rest of the Service is served");
+    assert!(world.rejections[2].to_string().contains("x.yaml:9:1: EndpointSlice shop/web-1: "));
+}
+
+#[test]
+fn other_kinds_are_counted_in_one_line() {
+    let other = "kind: Pod\n---\napiVersion: v1\nkind: Pod\n---\n\
+        apiVersion: serving.knative.dev/v1\nkind: Service\n";
+    let world = load_text("x.yaml", other).unwrap();
+    assert_eq!(world.services.len(), 0);
+    assert_eq!(
+        world.notes,
+        ["ignored 3 objects of kinds that are not used: Pod (1), serving.knative.dev/v1 Service \
+          (1), v1 Pod (1)"]
+    );
+}
+
+#[test]
+fn of_an_object_in_two_files_the_last_counts() {
+    let folder = tempdir().unwrap();
+    write(folder.path(), "b.yaml", shop("web", &["10.0.0.2", "10.0.0.3"]));
+    write(folder.path(), "a.yaml", shop("web", &["10.0.0.1"]));
+    let world = load(folder.path()).unwrap();
+    assert_eq!(world.slices.values().next().unwrap().endpoints.len(), 2);
+    assert_eq!(world.notes.len(), 2);
+    assert!(world.notes.iter().all(|note| note.contains("b.yaml") && note.contains("a.yaml")));
+    // An object that is not served hides an earlier one as well.
+    write(
+        folder.path(),
+        "c.yaml",
+        "kind: Service\nmetadata: {name: web, namespace: shop}\n\
+        spec: {type: ExternalName}\n",
+    );
+    assert_eq!(load(folder.path()).unwrap().services.len(), 0);
+}
+
+#[test]
+fn nodes_and_service_cidrs() {
+    let world = load_text(
+        "x.yaml",
+        "kind: Node\nmetadata: {name: N1, labels: {topology.kubernetes.io/zone: a, \
+         topology.kubernetes.io/region: r}}\n---\nkind: Node\nmetadata: {name: n2, labels: \
+         {topology.kubernetes.io/zone: a, topology.kubernetes.io/region: s}}\n---\n\
+         kind: ServiceCIDR\nmetadata: {name: kubernetes}\nspec: {cidrs: [10.96.0.0/12, x]}\n",
+    )
+    .unwrap();
+    assert_eq!(world.nodes.keys().map(ToString::to_string).collect::<Vec<_>>(), ["n1", "n2"]);
+    assert_eq!(world.service_cidrs.len(), 1);
+    assert_eq!(rejections(&world).len(), 1);
+    assert_eq!(world.zone_regions().values().next().unwrap().to_string(), "r");
+    assert!(world.notes[0].contains("several regions"), "{:?}", world.notes);
+    assert_eq!(
+        words(&world.events(&node("n1"))),
+        ["node in Some(\"a\")", "1 regions", "1 cidrs", "all 0 slices", "all 0 services"]
+    );
+}
+
+#[test]
+fn paths_that_are_no_manifests() {
+    let folder = tempdir().unwrap();
+    let missing = load(&folder.path().join("missing")).unwrap_err().to_string();
+    assert!(missing.contains("missing: cannot be read"), "{missing}");
+    let error = load(Path::new("/dev/null")).unwrap_err().to_string();
+    assert!(error.contains("neither a file nor a folder"), "{error}");
+    // A single file may have any name.
+    fs::write(folder.path().join("any-name"), shop("web", &["10.0.0.1"])).unwrap();
+    assert_eq!(load(&folder.path().join("any-name")).unwrap().services.len(), 1);
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_file_makes_it_panic(text in "[a-z{}\\[\\]:,&*!|>\"'#\\- \n\t]{0,200}") {
+        let _ = load_text("x.yaml", &text);
+        let _ = load_text("x.json", &text);
+    }
+}

@@ -1,0 +1,140 @@
+//! What a change of files makes of what was known.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use tempfile::{TempDir, tempdir};
+
+use super::super::tracker::{Look, Seen, Tracker};
+use super::*;
+
+fn start(files: &[(&str, &str)]) -> (TempDir, Tracker, Seen) {
+    let folder = tempdir().unwrap();
+    for (name, text) in files {
+        write(folder.path(), name, text);
+    }
+    let mut tracker = Tracker::new(folder.path().to_owned(), node("n1"));
+    let seen = tracker.look(Look::Briefly);
+    (folder, tracker, seen)
+}
+
+#[test]
+fn first_everything_then_differences() {
+    let (folder, mut tracker, seen) = start(&[("a.yaml", &shop("a", &["10.0.0.1"]))]);
+    assert_eq!(
+        words(&seen.events),
+        ["no node", "0 regions", "0 cidrs", "all 1 slices", "all 1 services"]
+    );
+    assert_eq!(words(&tracker.look(Look::Closely).events), [""; 0]);
+
+    write(folder.path(), "a.yaml", shop("a", &["10.0.0.1", "10.0.0.2"]));
+    assert_eq!(words(&tracker.look(Look::Closely).events), ["slice shop/a-1 of 2"]);
+
+    write(folder.path(), "b.yaml", shop("b", &[]));
+    let added = ["slice shop/b-1 of 0", "service shop/b"];
+    assert_eq!(words(&tracker.look(Look::Briefly).events), added);
+
+    fs::remove_file(folder.path().join("a.yaml")).unwrap();
+    let removed = ["no slice shop/a-1", "no service shop/a"];
+    assert_eq!(words(&tracker.look(Look::Briefly).events), removed);
+
+    fs::remove_file(folder.path().join("b.yaml")).unwrap();
+    let removed = ["no slice shop/b-1", "no service shop/b"];
+    assert_eq!(words(&tracker.look(Look::Briefly).events), removed);
+}
+
+#[test]
+fn the_own_node_and_its_zone() {
+    let labelled = |zone: &str| {
+        format!(
+            "kind: Node\nmetadata: {{name: n1, labels: {{topology.kubernetes.io/zone: {zone}}}}}"
+        )
+    };
+    let other = labelled("a").replace("n1", "n2");
+    let (folder, mut tracker, seen) = start(&[("a.yaml", &labelled("a")), ("b.yaml", &other)]);
+    assert_eq!(words(&seen.events)[0], "node in Some(\"a\")");
+    write(folder.path(), "b.yaml", labelled("c").replace("n1", "n2"));
+    assert_eq!(words(&tracker.look(Look::Closely).events), [""; 0]);
+    write(folder.path(), "a.yaml", labelled("b"));
+    assert_eq!(words(&tracker.look(Look::Closely).events), ["node in Some(\"b\")"]);
+    fs::remove_file(folder.path().join("a.yaml")).unwrap();
+    assert_eq!(words(&tracker.look(Look::Closely).events), ["no node"]);
+}
+
+#[test]
+fn a_broken_file_keeps_what_it_said() {
+    let good = shop("a", &["10.0.0.1"]);
+    let (folder, mut tracker, _) = start(&[("a.yaml", &good), ("b.yaml", &shop("b", &[]))]);
+    for half in [&good[..good.len() / 3], "", "# being written\n", "{", "items:\n"] {
+        write(folder.path(), "a.yaml", half);
+        let seen = tracker.look(Look::Closely);
+        assert_eq!((words(&seen.events), seen.problems.len()), (vec![], 1), "{half}");
+        assert!(seen.problems[0].to_string().contains("a.yaml"), "{}", seen.problems[0]);
+        let again = tracker.look(Look::Closely);
+        assert_eq!((again.events.len(), again.problems.len()), (0, 0), "told once: {half}");
+    }
+    write(folder.path(), "b.yaml", shop("b", &["10.0.0.9"]));
+    assert_eq!(words(&tracker.look(Look::Closely).events), ["slice shop/b-1 of 1"]);
+    write(folder.path(), "a.yaml", &good);
+    assert_eq!(words(&tracker.look(Look::Closely).events), [""; 0]);
+    write(folder.path(), "a.yaml", shop("a", &[]));
+    assert_eq!(words(&tracker.look(Look::Closely).events), ["slice shop/a-1 of 0"]);
+}
+
+#[test]
+fn at_the_start_broken_files_hold_up_only_themselves() {
+    let (folder, mut tracker, seen) = start(&[("a.yaml", "kind: ["), ("b.yaml", "kind: [")]);
+    assert_eq!((words(&seen.events), seen.problems.len()), (vec![], 2));
+    write(folder.path(), "b.yaml", shop("b", &[]));
+    let seen = tracker.look(Look::Closely);
+    assert_eq!(words(&seen.events)[3..], ["all 1 slices", "all 1 services"]);
+    write(folder.path(), "a.yaml", shop("a", &[]));
+    let added = ["slice shop/a-1 of 0", "service shop/a"];
+    assert_eq!(words(&tracker.look(Look::Closely).events), added);
+}
+
+#[test]
+fn an_empty_folder_is_an_empty_cluster_but_a_missing_one_is_an_error() {
+    let (folder, mut tracker, seen) = start(&[]);
+    assert_eq!(words(&seen.events)[3..], ["all 0 slices", "all 0 services"]);
+    write(folder.path(), "a.yaml", shop("a", &[]));
+    assert_eq!(tracker.look(Look::Closely).events.len(), 2);
+    let path = folder.path().to_owned();
+    fs::remove_dir_all(&path).unwrap();
+    let seen = tracker.look(Look::Closely);
+    assert_eq!((words(&seen.events), seen.problems.len()), (vec![], 1));
+    assert_eq!(tracker.look(Look::Closely).problems.len(), 0, "told once");
+    fs::create_dir(&path).unwrap();
+    write(&path, "a.yaml", shop("a", &["10.0.0.1"]));
+    assert_eq!(words(&tracker.look(Look::Closely).events), ["slice shop/a-1 of 1"]);
+}
+
+#[test]
+fn remarks_are_news_only_once() {
+    let faulty = shop("a", &["10.0.0.256"]);
+    let (folder, mut tracker, seen) = start(&[("a.yaml", &faulty)]);
+    assert_eq!(seen.remarks.len(), 1);
+    assert!(seen.remarks[0].contains("10.0.0.256"), "{}", seen.remarks[0]);
+    // The same fault some lines below is no news.
+    write(folder.path(), "a.yaml", format!("# comment\n---\n{faulty}"));
+    assert_eq!(tracker.look(Look::Closely).remarks, [""; 0]);
+    write(folder.path(), "a.yaml", shop("a", &["10.0.0.257"]));
+    assert_eq!(tracker.look(Look::Closely).remarks.len(), 1);
+}
+
+#[test]
+fn a_config_maps_links_are_swapped() {
+    let folder = tempdir().unwrap();
+    let path = folder.path();
+    for (version, endpoints) in [("..1", &["10.0.0.1"][..]), ("..2", &["10.0.0.1", "10.0.0.2"])] {
+        fs::create_dir(path.join(version)).unwrap();
+        write(&path.join(version), "a.yaml", shop("a", endpoints));
+    }
+    symlink("..1", path.join("..data")).unwrap();
+    symlink("..data/a.yaml", path.join("a.yaml")).unwrap();
+    let mut tracker = Tracker::new(path.to_owned(), node("n1"));
+    assert_eq!(words(&tracker.look(Look::Briefly).events)[3], "all 1 slices");
+    symlink("..2", path.join("..data_tmp")).unwrap();
+    fs::rename(path.join("..data_tmp"), path.join("..data")).unwrap();
+    assert_eq!(words(&tracker.look(Look::Briefly).events), ["slice shop/a-1 of 2"]);
+}

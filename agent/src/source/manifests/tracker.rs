@@ -1,0 +1,195 @@
+//! The manifests as last read. Each look at the files yields what changed since the one before;
+//! nothing here waits or watches.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::contents::Contents;
+use super::{Finding, ManifestError, World, files};
+use crate::model::{Event, NodeName};
+
+/// Follows the files of one path.
+#[derive(Debug)]
+pub(super) struct Tracker {
+    path: PathBuf,
+    node: NodeName,
+    files: BTreeMap<PathBuf, Tracked>,
+    /// What was last reported; `None` before the first time.
+    world: Option<World>,
+    /// Whether files have changed since then.
+    stale: bool,
+    /// The problems of the last look, so that each is told once.
+    problems: BTreeSet<String>,
+}
+
+/// A file as last seen.
+#[derive(Debug)]
+struct Tracked {
+    stamp: Option<Stamp>,
+    digest: u64,
+    /// What it last said; `None` until it could be parsed.
+    contents: Option<Contents>,
+}
+
+/// What a file shows without being read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    /// `None` if the file is gone.
+    fn of(file: &Path) -> Option<Self> {
+        let seen = fs::metadata(file).ok()?;
+        Some(Self {
+            device: seen.dev(),
+            inode: seen.ino(),
+            size: seen.size(),
+            modified: (seen.mtime(), seen.mtime_nsec()),
+            changed: (seen.ctime(), seen.ctime_nsec()),
+        })
+    }
+}
+
+/// How far to trust that a file whose [`Stamp`] is the same has not changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Look {
+    /// Read it: two quick writes may leave the same stamp.
+    Closely,
+    /// Believe it.
+    Briefly,
+}
+
+/// What a look has shown.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// What changed; at first everything.
+    pub(super) events: Vec<Event>,
+    /// What could not be used, as far as it is news.
+    pub(super) problems: Vec<ManifestError>,
+    /// Rejections and notes of the new state, as far as they are news.
+    pub(super) remarks: Vec<String>,
+    /// A file changed while it was read: look again soon.
+    pub(super) unsettled: bool,
+}
+
+impl Tracker {
+    pub(super) fn new(path: PathBuf, node: NodeName) -> Self {
+        Self {
+            path,
+            node,
+            files: BTreeMap::new(),
+            world: None,
+            stale: true,
+            problems: BTreeSet::new(),
+        }
+    }
+
+    /// Looks at all files, and reads those that changed.
+    pub(super) fn look(&mut self, look: Look) -> Seen {
+        let mut seen = Seen::default();
+        match files::list(&self.path) {
+            Ok(listed) => self.look_at_all(&listed, look, &mut seen),
+            // Path or mount gone: an accident rather than a wish to lose everything.
+            Err(error) => seen.problems.push(error),
+        }
+        let told = std::mem::take(&mut self.problems);
+        self.problems = seen.problems.iter().map(ToString::to_string).collect();
+        seen.problems.retain(|problem| !told.contains(&problem.to_string()));
+        seen
+    }
+
+    fn look_at_all(&mut self, listed: &[PathBuf], look: Look, seen: &mut Seen) {
+        let known = self.files.len();
+        self.files.retain(|file, _| listed.binary_search(file).is_ok());
+        self.stale |= self.files.len() != known;
+        for file in listed {
+            self.stale |= self.look_at(file, look, seen);
+        }
+        let first = self.world.is_none();
+        let nothing_good =
+            !listed.is_empty() && self.files.values().all(|file| file.contents.is_none());
+        // Nothing but broken files is no state, rather than an empty one.
+        if self.stale && !(first && (seen.unsettled || nothing_good)) {
+            self.report(seen);
+        }
+    }
+
+    /// Whether what the file says is new.
+    fn look_at(&mut self, file: &Path, look: Look, seen: &mut Seen) -> bool {
+        let stamp = Stamp::of(file);
+        let known = self.files.get(file);
+        if look == Look::Briefly && known.is_some_and(|k| stamp.is_some() && k.stamp == stamp) {
+            return false;
+        }
+        let bytes = match files::read(file) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                seen.problems.push(error);
+                return false;
+            }
+        };
+        if Stamp::of(file) != stamp {
+            seen.unsettled = true;
+            return false;
+        }
+        let mut hasher = DefaultHasher::new();
+        bytes.hash(&mut hasher);
+        let digest = hasher.finish();
+        let tracked = self.files.entry(file.to_owned());
+        let tracked = tracked.or_insert(Tracked { stamp: None, digest: !digest, contents: None });
+        tracked.stamp = stamp;
+        if tracked.digest == digest {
+            return false;
+        }
+        tracked.digest = digest;
+        let had_objects = tracked.contents.as_ref().is_some_and(|contents| !contents.is_empty());
+        match super::parse(file, &bytes) {
+            Ok(new) if new.is_empty() && had_objects => {
+                seen.problems.push(ManifestError::Emptied(file.to_owned()));
+                false
+            }
+            Ok(new) => {
+                tracked.contents = Some(new);
+                true
+            }
+            Err(error) => {
+                seen.problems.push(error);
+                false
+            }
+        }
+    }
+
+    /// Puts the new state together and says what is different.
+    fn report(&mut self, seen: &mut Seen) {
+        let contents = self.files.values().filter_map(|tracked| tracked.contents.as_ref());
+        let world = World::merge(contents);
+        seen.events = match &self.world {
+            Some(before) => world.changes(before, &self.node),
+            None => world.events(&self.node),
+        };
+        seen.remarks = remarks(&world, self.world.as_ref());
+        self.world = Some(world);
+        self.stale = false;
+    }
+}
+
+/// Remarks on `world` that were not made on `before`, wherever in the file it was then.
+fn remarks(world: &World, before: Option<&World>) -> Vec<String> {
+    let told: HashSet<String> = before
+        .iter()
+        .flat_map(|before| before.rejections.iter().map(|finding| finding.rejection.to_string()))
+        .collect();
+    let new = |finding: &&Finding| !told.contains(&finding.rejection.to_string());
+    let findings = world.rejections.iter().filter(new).map(ToString::to_string);
+    let known = |note: &&String| before.is_some_and(|before| before.notes.contains(note));
+    let notes = world.notes.iter().filter(|note| !known(note)).cloned();
+    findings.chain(notes).collect()
+}

@@ -1,0 +1,213 @@
+//! What can be asked of an engine, and the answers: the same for the running agent, which is asked
+//! over its socket, and for one made of manifests.
+
+use serde::Serialize;
+use sliceproxy_dataplane::kernel::{Kernel, KernelError};
+
+use super::{
+    DiffView, Filter, KernelView, RowView, ServicePortView, SliceView, TopologyView, diff, kernel,
+    rows, services, slices, topology,
+};
+use crate::engine::Engine;
+
+/// A question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Question {
+    /// Services and their frontends.
+    Services(Filter),
+    /// EndpointSlices and their endpoints.
+    Slices(Filter),
+    /// Rows as they should be.
+    Rows(Filter),
+    /// Rows as the kernel has them.
+    Kernel(Filter),
+    /// Which endpoints each Service port uses, and why.
+    Topology(Filter),
+    /// What the kernel lacks or has too much.
+    Diff,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum NoAnswer {
+    /// The question makes no sense.
+    #[error("{0}")]
+    BadQuestion(String),
+    /// It is too early.
+    #[error(
+        "the agent has not received all Services and EndpointSlices yet: ask again in a moment"
+    )]
+    NotListed,
+    /// The kernel could not be read.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+}
+
+/// An answer. Its JSON is that of what it holds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Answer {
+    /// To [`Question::Services`].
+    Services(Vec<ServicePortView>),
+    /// To [`Question::Slices`].
+    Slices(Vec<SliceView>),
+    /// To [`Question::Rows`].
+    Rows(Vec<RowView>),
+    /// To [`Question::Kernel`].
+    Kernel(KernelView),
+    /// To [`Question::Topology`].
+    Topology(Vec<TopologyView>),
+    /// To [`Question::Diff`].
+    Diff(DiffView),
+}
+
+impl Question {
+    /// The question of that name, with its parameters, as it comes in a URL.
+    ///
+    /// # Errors
+    /// [`NoAnswer::BadQuestion`].
+    pub fn parse<'p>(
+        name: &str,
+        parameters: impl IntoIterator<Item = (&'p str, &'p str)>,
+    ) -> Result<Self, NoAnswer> {
+        let mut filter = Filter::default();
+        for (parameter, value) in parameters {
+            let bad = |error: &dyn std::fmt::Display| {
+                NoAnswer::BadQuestion(format!("parameter {parameter:?}: {error}"))
+            };
+            match parameter {
+                "filter" => filter = value.parse().map_err(|error| bad(&error))?,
+                _ => return Err(bad(&"unknown, known is filter")),
+            }
+        }
+        match name {
+            "services" => Ok(Self::Services(filter)),
+            "slices" => Ok(Self::Slices(filter)),
+            "rows" => Ok(Self::Rows(filter)),
+            "kernel" => Ok(Self::Kernel(filter)),
+            "topology" => Ok(Self::Topology(filter)),
+            "diff" => Ok(Self::Diff),
+            _ => Err(NoAnswer::BadQuestion(format!(
+                "{name:?} cannot be asked for: the agent and the command are of different versions"
+            ))),
+        }
+    }
+
+    /// Its name and parameters, as they go into a URL. Values hold nothing that needs escaping.
+    pub fn to_query(&self) -> String {
+        let (name, filter) = match self {
+            Self::Services(filter) => ("services", Some(filter)),
+            Self::Slices(filter) => ("slices", Some(filter)),
+            Self::Rows(filter) => ("rows", Some(filter)),
+            Self::Kernel(filter) => ("kernel", Some(filter)),
+            Self::Topology(filter) => ("topology", Some(filter)),
+            Self::Diff => ("diff", None),
+        };
+        match filter.filter(|filter| !filter.is_all()) {
+            Some(filter) => format!("{name}?filter={filter}"),
+            None => name.to_owned(),
+        }
+    }
+
+    /// Whether the answer comes from the kernel.
+    pub fn needs_kernel(&self) -> bool {
+        matches!(self, Self::Kernel(_) | Self::Diff)
+    }
+
+    /// Answers it. The kernel is read, never written.
+    ///
+    /// # Errors
+    /// See [`NoAnswer`].
+    pub fn answer<K: Kernel>(&self, engine: &mut Engine<K>) -> Result<Answer, NoAnswer> {
+        if !engine.is_listed() {
+            return Err(NoAnswer::NotListed);
+        }
+        Ok(match self {
+            Self::Services(filter) => Answer::Services(services(engine, filter)),
+            Self::Slices(filter) => Answer::Slices(slices(engine, filter)),
+            Self::Rows(filter) => Answer::Rows(rows(engine, filter)),
+            Self::Kernel(filter) => {
+                let state = engine.kernel_mut().read()?;
+                Answer::Kernel(kernel(engine, &state, filter))
+            }
+            Self::Topology(filter) => Answer::Topology(topology(engine, filter)),
+            Self::Diff => {
+                let state = engine.kernel_mut().read()?;
+                Answer::Diff(diff(engine, &state))
+            }
+        })
+    }
+
+    /// Reads an answer to this question from its JSON.
+    ///
+    /// # Errors
+    /// If it is another question's, or another version's.
+    pub fn read(&self, json: &[u8]) -> serde_json::Result<Answer> {
+        Ok(match self {
+            Self::Services(_) => Answer::Services(serde_json::from_slice(json)?),
+            Self::Slices(_) => Answer::Slices(serde_json::from_slice(json)?),
+            Self::Rows(_) => Answer::Rows(serde_json::from_slice(json)?),
+            Self::Kernel(_) => Answer::Kernel(serde_json::from_slice(json)?),
+            Self::Topology(_) => Answer::Topology(serde_json::from_slice(json)?),
+            Self::Diff => Answer::Diff(serde_json::from_slice(json)?),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+    use super::*;
+    use crate::view::shop;
+
+    fn all() -> Vec<Question> {
+        let filter: Filter = "shop/web".parse().unwrap();
+        vec![
+            Question::Services(filter.clone()),
+            Question::Slices(filter.clone()),
+            Question::Rows(filter.clone()),
+            Question::Kernel(filter.clone()),
+            Question::Topology(filter),
+            Question::Rows(Filter::default()),
+            Question::Diff,
+        ]
+    }
+
+    #[test]
+    fn questions_and_answers_survive_the_socket() {
+        let mut engine = shop::engine("node-a1");
+        engine.sync().unwrap();
+        for question in all() {
+            let query = question.to_query();
+            let (name, parameters) = query.split_once('?').unwrap_or((&query, ""));
+            let parameters = parameters.split_terminator('&').filter_map(|p| p.split_once('='));
+            assert_eq!(Question::parse(name, parameters).unwrap(), question);
+            let answer = question.answer(&mut engine).unwrap();
+            let json = serde_json::to_vec(&answer).unwrap();
+            assert_eq!(question.read(&json).unwrap(), answer, "{query}");
+        }
+    }
+
+    #[test]
+    fn an_engine_that_has_not_been_told_everything_says_so() {
+        let config = shop::snapshot("node-a1", "");
+        let mut engine =
+            Engine::new(config.settings(), sliceproxy_dataplane::fake::FakeKernel::new()).unwrap();
+        for question in all() {
+            let answer = question.answer(&mut engine);
+            assert!(matches!(answer, Err(NoAnswer::NotListed)), "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_asked() {
+        for (name, parameters, message) in [
+            ("secrets", vec![], "\"secrets\" cannot be asked for"),
+            ("rows", vec![("filter", "a b")], "neither NAMESPACE nor"),
+            ("rows", vec![("fitler", "a")], "unknown"),
+        ] {
+            let error = Question::parse(name, parameters).unwrap_err().to_string();
+            assert!(error.contains(message), "{error}");
+        }
+    }
+}
