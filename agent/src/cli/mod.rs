@@ -7,12 +7,13 @@ pub mod client;
 pub mod diff;
 pub mod dump;
 pub mod exit;
+pub mod explain;
+mod matrix;
 pub mod offline;
 mod output;
 pub mod render;
 pub mod run;
 mod tables;
-pub mod target;
 
 use std::process::ExitCode;
 
@@ -24,6 +25,7 @@ pub fn main() -> ExitCode {
     let result = match invocation.command {
         Command::Run(args) => run::run(&args),
         Command::Dump(args) => dump::run(&args),
+        Command::Explain(args) => explain::run(&args),
         Command::Diff(args) => Ok(diff::run(&args)),
         Command::Render(args) => render::run(&args),
         Command::Cleanup(args) => cleanup::run(&args),
