@@ -46,6 +46,24 @@ pub trait Observer<K>: Send {
     fn failed(&mut self, engine: &Engine<K>, error: &SyncError, pause: Duration);
 }
 
+/// Both see everything, the first one first.
+impl<K, A: Observer<K>, B: Observer<K>> Observer<K> for (A, B) {
+    fn queued(&mut self, engine: &Engine<K>) {
+        self.0.queued(engine);
+        self.1.queued(engine);
+    }
+
+    fn synced(&mut self, engine: &Engine<K>, synced: &Synced, took: Duration) {
+        self.0.synced(engine, synced, took);
+        self.1.synced(engine, synced, took);
+    }
+
+    fn failed(&mut self, engine: &Engine<K>, error: &SyncError, pause: Duration) {
+        self.0.failed(engine, error, pause);
+        self.1.failed(engine, error, pause);
+    }
+}
+
 type Question<K> = Box<dyn FnOnce(&mut Engine<K>) + Send>;
 
 enum Message<K> {

@@ -74,8 +74,6 @@ pub enum Field {
     OriginalPort,
     /// The address of a given frontend
     FrontendAddress(Frontend),
-    /// The protocol of a given frontend
-    FrontendProtocol(Frontend),
     /// The port of a given frontend
     FrontendPort(Frontend),
 }
@@ -112,7 +110,10 @@ pub enum Match {
         negated: bool,
     },
     /// `fib saddr type local`: this node itself sends the packet
-    SourceIsLocal,
+    SourceIsLocal {
+        /// `!=` instead of `==`.
+        negated: bool,
+    },
     /// `ct state new`
     StateNew,
     /// `ct status dnat`
@@ -424,7 +425,6 @@ impl Program {
 
     /// Marks what has to be masqueraded, then picks the map that speaks for this kind of source.
     fn select(&self) -> ChainDef {
-        let services = || frontend_verdict(SetName::Services);
         let mark = || Action::SetMark(self.mark);
         let in_set = |set| Match::InSet { key: FRONTEND.to_vec(), set, negated: false };
         let to_cluster_ip = || Match::InSet {
@@ -438,17 +438,15 @@ impl Program {
         } else if let Some(not_a_pod) = self.pod_source(true) {
             rules.push(Rule::new(vec![not_a_pod, to_cluster_ip()], vec![mark()]));
         }
+        let this_node = |negated| Match::SourceIsLocal { negated };
+        rules
+            .push(Rule::new(vec![this_node(false), in_set(SetName::LocalFrontends)], vec![mark()]));
         // Pods and the node itself are inside: externalTrafficPolicy Local does not bind them.
-        if let Some(a_pod) = self.pod_source(false) {
-            rules.push(Rule::new(vec![a_pod], vec![services()]));
-        }
-        rules.push(Rule::new(
-            vec![Match::SourceIsLocal, in_set(SetName::LocalFrontends)],
-            vec![mark()],
-        ));
-        rules.push(Rule::new(vec![Match::SourceIsLocal], vec![services()]));
-        rules.push(Rule::new(vec![], vec![frontend_verdict(SetName::LocalServices)]));
-        rules.push(Rule::new(vec![], vec![services()]));
+        // Written so that the map of services is looked up in one place only: a commit that changes
+        // a verdict in it makes the kernel check all of them again for every such place.
+        let outside = self.pod_source(true).into_iter().chain([this_node(true)]).collect();
+        rules.push(Rule::new(outside, vec![frontend_verdict(SetName::LocalServices)]));
+        rules.push(Rule::new(vec![], vec![frontend_verdict(SetName::Services)]));
         ChainDef { name: "select".into(), hook: None, rules }
     }
 
@@ -601,7 +599,7 @@ impl Field {
             | Self::OriginalSource
             | Self::OriginalDestination
             | Self::FrontendAddress(_) => FieldType::Address,
-            Self::Protocol | Self::FrontendProtocol(_) => FieldType::Protocol,
+            Self::Protocol => FieldType::Protocol,
             Self::Port | Self::OriginalPort | Self::FrontendPort(_) => FieldType::Port,
             Self::Random(_) => FieldType::Slot,
         }

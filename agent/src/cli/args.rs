@@ -37,7 +37,8 @@ Examples:
   sliceproxy run --manifests ./objects --node-name node-a1 --feature-gates TopologyRouting=true
   sliceproxy run --config config.yaml --write-config-to -    show the settings in effect
 
-SIGTERM ends the process and leaves the rules in the kernel; `sliceproxy cleanup` removes them.";
+The file is read once, at start. SIGTERM ends the process and leaves the rules in the kernel;
+`sliceproxy cleanup` removes them.";
 
 const DUMP_EXAMPLES: &str = "\
 Without --manifests the running agent is asked over its socket.
@@ -230,7 +231,10 @@ pub enum OutputFormat {
 #[derive(Debug, Args)]
 #[command(after_help = EXPLAIN_EXAMPLES, args_override_self = true)]
 pub struct ExplainArgs {
-    /// ADDRESS:PORT[/PROTO] or NAMESPACE/SERVICE[:PORT]; the protocol is tcp unless given
+    /// What is explained.
+    #[arg(
+        help = "ADDRESS:PORT[/PROTO] or NAMESPACE/SERVICE[:PORT]; the protocol is tcp unless given"
+    )]
     pub target: Target,
     /// The client's address
     #[arg(long, value_name = "IP")]
@@ -343,6 +347,7 @@ impl CompletionsArgs {
 }
 
 #[cfg(test)]
+<<<<<<< HEAD
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
     use super::*;
@@ -430,3 +435,7 @@ mod tests {
         }
     }
 }
+=======
+#[path = "args_tests.rs"]
+mod tests;
+>>>>>>> config

@@ -19,11 +19,15 @@ use std::process::ExitCode;
 
 use args::Command;
 
+use crate::demo;
+
 /// Runs the command that the process was started with.
 pub fn main() -> ExitCode {
     let invocation = args::parse();
     let result = match invocation.command {
-        Command::Run(args) => run::run(&args),
+        Command::Run(args) => run::run(&args, invocation.given),
+        // Before anything starts a thread: it may have to enter a user namespace.
+        Command::Demo(_) => demo::run().map(|()| exit::OK).map_err(Into::into),
         Command::Dump(args) => dump::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Diff(args) => Ok(diff::run(&args)),

@@ -1,5 +1,6 @@
 //! `sliceproxy run`: the agent. Puts the parts together and waits for a signal.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
 use std::process::ExitCode;
@@ -21,6 +22,7 @@ use crate::engine::{Engine, Settings};
 use crate::logging;
 use crate::model::Event;
 use crate::report::LogObserver;
+use crate::server::Reporting;
 use crate::source::{addresses, manifests};
 
 /// Events from a source that have not reached the engine yet.
@@ -28,11 +30,11 @@ const EVENT_ROOM: usize = 1_024;
 /// Pause before the watch on foreign changes is opened again after an error.
 const WATCH_RETRY: Duration = Duration::from_secs(1);
 
-/// Runs until SIGTERM or SIGINT; the rules stay in the kernel.
+/// Runs until SIGTERM or SIGINT; the rules stay in the kernel. `flags` are those that were given.
 ///
 /// # Errors
 /// If the agent cannot start; what goes wrong later is logged and tried again.
-pub fn run(args: &RunArgs) -> Result<ExitCode> {
+pub fn run(args: &RunArgs, flags: BTreeMap<String, String>) -> Result<ExitCode> {
     let loaded = match Config::load(&args.flags) {
         Ok(loaded) => loaded,
         Err(error) => {
@@ -53,7 +55,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let result = runtime.block_on(serve(&config));
+    let result = runtime.block_on(serve(&config, flags));
     // Readers of files and sockets may be blocked; the process ends without waiting for them.
     runtime.shutdown_background();
     result
@@ -69,20 +71,24 @@ fn write_config(config: &Config, path: &Path) -> Result<ExitCode> {
     Ok(exit::OK)
 }
 
-async fn serve(config: &Config) -> Result<ExitCode> {
+async fn serve(config: &Config, flags: BTreeMap<String, String>) -> Result<ExitCode> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
     let program = config.program(&[]);
     let kernel = NetlinkKernel::open(&program)?;
     let own_port = kernel.port();
-    let engine = Engine::new(settings(config), kernel)?;
+    let engine = Engine::new(settings(config), kernel)?.awaiting_node_port_addresses();
     let pace = Pace { min_period: config.min_sync_period, read_back: config.sync_period };
-    let (handle, thread) = driver::start(engine, pace, LogObserver::default())
-        .context("cannot start the engine's thread")?;
+    let reporting = Reporting::new(config);
+    let (failures, _) = mpsc::unbounded_channel();
+    let observer = (LogObserver::default(), reporting.observer(failures));
+    let (handle, thread) =
+        driver::start(engine, pace, observer).context("cannot start the engine's thread")?;
     watch_foreign_changes(own_port, handle.clone())?;
 
-    let (node_addresses, node_addresses_seen) = watch::channel(Vec::new());
-    let inlet = Inlet { handle: handle.clone(), node_addresses };
+    let (node_addresses, node_addresses_seen) = watch::channel(None);
+    let servers = reporting.serve(config, flags, handle.clone());
+    let inlet = Inlet { handle: handle.clone(), node_addresses, reporting };
     tokio::spawn(addresses::follow(
         config.node_ports.clone(),
         node_addresses_seen,
@@ -93,6 +99,7 @@ async fn serve(config: &Config) -> Result<ExitCode> {
     tokio::select! {
         _ = terminate.recv() => info!("SIGTERM: ending; the rules stay in the kernel"),
         _ = interrupt.recv() => info!("SIGINT: ending; the rules stay in the kernel"),
+        failure = servers => return Err(failure.into()),
         result = source => {
             error!("the source of Services and slices ended");
             result?;
@@ -131,21 +138,28 @@ pub(super) fn families() -> Vec<Family> {
 #[derive(Debug, Clone)]
 struct Inlet {
     handle: Handle<NetlinkKernel>,
-    node_addresses: watch::Sender<Vec<IpAddr>>,
+    node_addresses: watch::Sender<Option<Vec<IpAddr>>>,
+    reporting: Reporting,
 }
 
 impl Inlet {
     fn take(&self, event: Event) {
-        if let Event::Node(node) = &event {
-            let addresses = node.as_ref().map(|node| node.addresses.clone()).unwrap_or_default();
+        self.reporting.note(&event);
+        let node = match &event {
+            Event::Node(node) => Some(node.clone()),
+            _ => None,
+        };
+        // The engine ends only when the process does.
+        let _ = self.handle.send(event);
+        // After the Node itself: once node ports are known, the engine starts.
+        if let Some(node) = node {
+            let addresses = node.map(|node| node.addresses.clone()).unwrap_or_default();
             self.node_addresses.send_if_modified(|known| {
-                let changed = *known != addresses;
-                *known = addresses;
+                let changed = known.as_ref() != Some(&addresses);
+                *known = Some(addresses);
                 changed
             });
         }
-        // The engine ends only when the process does.
-        let _ = self.handle.send(event);
     }
 
     fn into_sink(self) -> impl Fn(Event) + Clone + Send + Sync + 'static {

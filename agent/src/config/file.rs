@@ -1,6 +1,6 @@
 //! What a configuration file says, as it says it: kube-proxy's `KubeProxyConfiguration` and our own
-//! `SliceProxyConfiguration`. Nothing is checked here beyond types; [`super::document`] reads the
-//! text, [`super::resolve`] gives it a meaning.
+//! `SliceProxyConfiguration`. Nothing is checked here beyond types; `document` reads the
+//! text, `resolve` gives it a meaning.
 //!
 //! Every field is optional. kubeadm writes unset fields as `""`, `0s` or `null`, so in
 //! kube-proxy's part these mean "not set".

@@ -1,5 +1,5 @@
 //! The configuration flags of the command line, in groups that commands combine. They are laid over
-//! the [`ConfigFile`]; what the result means is decided in [`super::resolve`], the same for both.
+//! the [`ConfigFile`]; what the result means is decided in `resolve`, the same for both.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -51,6 +51,10 @@ struct Adoptable {
 
 /// Everything the agent knows, and the kernel it writes to.
 #[derive(Debug)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a thing of its own that is still to come"
+)]
 pub struct Engine<K> {
     settings: Settings,
     kernel: K,
@@ -65,6 +69,8 @@ pub struct Engine<K> {
     adoptable: FxHashMap<Frontend, Adoptable>,
     services_listed: bool,
     slices_listed: bool,
+    /// [`Event::NodePortAddresses`] is still to come, and will.
+    node_port_addresses_due: bool,
     /// The kernel has to be read before the next transaction.
     read_back_due: bool,
     /// Families in which a client may be remembered for an endpoint that it must not get any more.
@@ -98,10 +104,19 @@ impl<K: Kernel> Engine<K> {
             service_cidrs: Vec::new(),
             services_listed: false,
             slices_listed: false,
+            node_port_addresses_due: false,
             read_back_due: true,
             affinity_due: BTreeSet::new(),
             triggers: Vec::new(),
         })
+    }
+
+    /// Counts nothing as listed before [`Event::NodePortAddresses`] has come too: an agent that is
+    /// started again would otherwise take its node ports away until it does.
+    #[must_use]
+    pub fn awaiting_node_port_addresses(mut self) -> Self {
+        self.node_port_addresses_due = true;
+        self
     }
 
     /// Takes in an event. Changes wishes only; [`Engine::sync`] writes them.
@@ -144,7 +159,7 @@ impl<K: Kernel> Engine<K> {
 
     /// Whether Services and slices have both been listed, so that what is desired is complete.
     pub fn is_listed(&self) -> bool {
-        self.services_listed && self.slices_listed
+        self.services_listed && self.slices_listed && !self.node_port_addresses_due
     }
 
     /// Until both are listed, Services and slices are only kept; then all Service ports are made at
@@ -259,11 +274,13 @@ impl<K: Kernel> Engine<K> {
     fn set_node_port_addresses(&mut self, mut addresses: Vec<IpAddr>) {
         addresses.sort_unstable();
         addresses.dedup();
-        if addresses == self.node_port_addresses {
-            return;
-        }
+        let changed = addresses != self.node_port_addresses;
         self.node_port_addresses = addresses;
         if !self.is_listed() {
+            self.listed(|engine| engine.node_port_addresses_due = false);
+            return;
+        }
+        if !changed {
             return;
         }
         let with_node_ports: Vec<Arc<Service>> = self

@@ -1,10 +1,11 @@
 //! Links, addresses and routes inside a namespace, over rtnetlink.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
 
 use futures::TryStreamExt;
-use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags, AddressHeaderFlags};
-use rtnetlink::packet_route::link::{InfoData, InfoVeth};
+use rtnetlink::packet_route::address::AddressHeaderFlags;
+use rtnetlink::packet_route::link::{InfoData, InfoVeth, LinkAttribute, State};
 use rtnetlink::packet_route::route::RouteMessage;
 use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder};
 
@@ -16,6 +17,10 @@ pub(super) type LinkIndex = u32;
 /// The loopback interface of every namespace.
 pub(super) const LOOPBACK: LinkIndex = 1;
 
+/// How often, and how many times, a link is looked at: 10 seconds in all.
+const CHECK_INTERVAL: Duration = Duration::from_millis(1);
+const CHECKS: u32 = 10_000;
+
 /// Runs `work` inside `netns` with a netlink connection to it.
 pub(super) fn with_netlink<T: Send>(
     netns: &Netns,
@@ -24,6 +29,7 @@ pub(super) fn with_netlink<T: Send>(
     netns.run(|| {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
+            .enable_time()
             .build()
             .map_err(LabError::system("cannot start a runtime"))?;
         runtime.block_on(async {
@@ -86,20 +92,54 @@ impl Links {
             .map_err(LabError::netlink(format!("cannot set link {link} up")))
     }
 
-    /// Gives a link an address that is its own alone (/32 or /128) and can be used at once.
+    /// Waits until a link whose two ends are up carries packets, and its IPv6 addresses answer
+    /// their neighbours. Both happen some time after the kernel has said yes, on a busy machine a
+    /// good while; what is sent before is lost silently and repeated after a second.
+    pub(super) async fn wait_until_usable(&self, link: LinkIndex) -> Result<(), LabError> {
+        for _ in 0..CHECKS {
+            // The loopback interface has no carrier to wait for.
+            let carrying = link == LOOPBACK || self.is_carrying(link).await?;
+            if carrying && !self.has_tentative_address(link).await? {
+                return Ok(());
+            }
+            tokio::time::sleep(CHECK_INTERVAL).await;
+        }
+        Err(LabError::Plan(format!("link {link} was set up but does not come up")))
+    }
+
+    async fn is_carrying(&self, link: LinkIndex) -> Result<bool, LabError> {
+        let mut found = Box::pin(self.handle.link().get().match_index(link).execute());
+        let message = found
+            .try_next()
+            .await
+            .map_err(LabError::netlink(format!("cannot read the state of link {link}")))?;
+        let attributes = message.map(|message| message.attributes).unwrap_or_default();
+        Ok(attributes.contains(&LinkAttribute::OperState(State::Up)))
+    }
+
+    async fn has_tentative_address(&self, link: LinkIndex) -> Result<bool, LabError> {
+        let listed = self.handle.address().get().set_link_index_filter(link).execute();
+        let mut tentative = Box::pin(listed.try_filter(|message| {
+            std::future::ready(message.header.flags.contains(AddressHeaderFlags::Tentative))
+        }));
+        let first = tentative
+            .try_next()
+            .await
+            .map_err(LabError::netlink(format!("cannot list the addresses of link {link}")))?;
+        Ok(first.is_some())
+    }
+
+    /// Gives a link an address that is its own alone (/32 or /128).
     pub(super) async fn add_address(
         &self,
         link: LinkIndex,
         address: IpAddr,
     ) -> Result<(), LabError> {
-        let mut request = self.handle.address().add(link, address, full_length(address));
-        if address.is_ipv6() {
-            // Duplicate address detection would make it unusable for a second or two.
-            let message = request.message_mut();
-            message.header.flags |= AddressHeaderFlags::Nodad;
-            message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
-        }
-        request
+        // Not marked as free from duplicate detection, although the sysctls switch that off: such
+        // an address would not say when it is ready to answer its neighbours.
+        self.handle
+            .address()
+            .add(link, address, full_length(address))
             .execute()
             .await
             .map_err(LabError::netlink(format!("cannot add the address {address}")))

@@ -38,8 +38,12 @@ const COMMON_SYSCTLS: [(&str, &str); 9] = [
 ];
 
 /// For the node's namespace.
-const NODE_SYSCTLS: [(&str, &str); 3] = [
+const NODE_SYSCTLS: [(&str, &str); 5] = [
     ("ipv4/ip_forward", "1"),
+    // What comes from outside and is for nobody would go back outside. Telling the sender so uses up
+    // the ICMP budget that the node has for it, and with it the refusals.
+    ("ipv4/conf/all/send_redirects", "0"),
+    ("ipv4/conf/default/send_redirects", "0"),
     ("ipv6/conf/all/forwarding", "1"),
     ("ipv6/conf/default/forwarding", "1"),
 ];
@@ -119,7 +123,8 @@ impl Lab {
         with_netlink(&node, async |links: &Links| {
             links.set_up(LOOPBACK).await?;
             links.add_address(LOOPBACK, addresses.v4.into()).await?;
-            links.add_address(LOOPBACK, addresses.v6.into()).await
+            links.add_address(LOOPBACK, addresses.v6.into()).await?;
+            links.wait_until_usable(LOOPBACK).await
         })?;
         Ok(Self { machines: Vec::new(), node, addresses })
     }
@@ -201,13 +206,15 @@ impl Lab {
         let link = with_netlink(&self.node, async |links: &Links| {
             let link = links.add_veth(&link_name, "eth0", &netns).await?;
             links.set_up(link).await?;
+            links.add_address(link, GATEWAY).await?;
             Ok(link)
         })?;
         with_netlink(&netns, async |links: &Links| {
             configure_machine(links, addresses, node).await
         })?;
         with_netlink(&self.node, async |links: &Links| {
-            links.add_address(link, GATEWAY).await?;
+            // Only then can routes name addresses as their source.
+            links.wait_until_usable(link).await?;
             for &address in addresses {
                 links.add_host_route(address, link, Some(node.of_family(address))).await?;
             }
@@ -232,6 +239,7 @@ async fn configure_machine(
     for &address in addresses {
         links.add_address(link, address).await?;
     }
+    links.wait_until_usable(link).await?;
     let first = |v4: bool| addresses.iter().copied().find(|a| a.is_ipv4() == v4);
     if let Some(source) = first(true) {
         links.add_default_route(node.v4.into(), link, Some(source)).await?;

@@ -21,6 +21,8 @@ use crate::model::Event;
 const SETTLE: Duration = Duration::from_millis(20);
 /// Addresses are listed again after so long even without a notice, since notices can be lost.
 const PERIOD: Duration = Duration::from_secs(60);
+/// How long the first event waits for the Node object.
+const NODE_PATIENCE: Duration = Duration::from_secs(5);
 /// Pause before a failed netlink connection is made anew.
 const RETRY: Duration = Duration::from_secs(5);
 
@@ -36,12 +38,17 @@ enum AddressError {
 }
 
 /// Sends [`Event::NodePortAddresses`] whenever they change, until the task is dropped. `node` has
-/// the addresses of this node's Node object.
+/// the addresses of this node's Node object; `None` while nothing is known of it, which the first
+/// event waits for, though not forever.
 pub async fn follow(
     wanted: NodePortAddresses,
-    mut node: watch::Receiver<Vec<IpAddr>>,
+    mut node: watch::Receiver<Option<Vec<IpAddr>>>,
     sink: impl Fn(Event),
 ) {
+    let known = tokio::time::timeout(NODE_PATIENCE, node.wait_for(Option::is_some)).await.is_ok();
+    if !known {
+        warn!("nothing is known of this node's Node object yet; going on without its addresses");
+    }
     let mut sent = None;
     loop {
         let Err(error) = listen(&wanted, &mut node, &mut sent, &sink).await;
@@ -52,7 +59,7 @@ pub async fn follow(
 
 async fn listen(
     wanted: &NodePortAddresses,
-    node: &mut watch::Receiver<Vec<IpAddr>>,
+    node: &mut watch::Receiver<Option<Vec<IpAddr>>>,
     sent: &mut Option<Vec<IpAddr>>,
     sink: &impl Fn(Event),
 ) -> Result<std::convert::Infallible, AddressError> {
@@ -63,7 +70,8 @@ async fn listen(
         let local = list(&handle).await?;
         let served: Vec<IpAddr> = {
             let node = node.borrow_and_update();
-            local.into_iter().filter(|address| wanted.serves(*address, &node)).collect()
+            let node = node.as_deref().unwrap_or_default();
+            local.into_iter().filter(|address| wanted.serves(*address, node)).collect()
         };
         if sent.as_ref() != Some(&served) {
             info!(addresses = ?served, "node ports are served on these addresses");

@@ -2,4 +2,5 @@
 //! [`Event`](crate::model::Event)s; nobody behind it knows which one it is.
 
 pub mod addresses;
+pub mod kube;
 pub mod manifests;

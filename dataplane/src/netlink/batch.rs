@@ -1,14 +1,11 @@
 //! A transaction as one netlink batch. Every message is remembered with the part of the
 //! transaction that it carries, so that an error can be told in the transaction's own words.
 
-use super::expression::{
-    ANONYMOUS_SET_MESSAGES, anonymous_sets, family_number, put_protocol_elements, put_protocol_set,
-    put_rule,
-};
 use super::number::{
-    SUBSYSTEM, chain as chain_attribute, data, element, flag, message, rule as rule_attribute,
-    set as set_attribute, table as table_attribute,
+    SUBSYSTEM, chain as chain_attribute, data, element, family_number, flag, message,
+    rule as rule_attribute, set as set_attribute, table as table_attribute,
 };
+use super::rule::{anonymous_sets, put_rule};
 use super::wire::Buffer;
 use super::{element as elements, layout};
 use crate::frontend::Family;
@@ -219,14 +216,13 @@ impl Batch {
             let first_set = self.next_set + 1;
             for _ in 0..anonymous_sets(rule) {
                 let id = self.take_set_number();
-                let [set, set_elements] = ANONYMOUS_SET_MESSAGES;
-                self.message(set, flag::CREATE, family, part(number), |out| {
+                self.message(message::NEW_SET, flag::CREATE, family, part(number), |out| {
                     out.text(set_attribute::TABLE, TABLE);
-                    put_protocol_set(out, id);
+                    layout::put_protocol_set(out, id);
                 });
-                self.message(set_elements, flag::CREATE, family, part(number), |out| {
+                self.message(message::NEW_ELEMENTS, flag::CREATE, family, part(number), |out| {
                     out.text(element::LIST_TABLE, TABLE);
-                    put_protocol_elements(out, id);
+                    elements::put_protocols(out, id);
                 });
             }
             let flags = flag::CREATE | flag::APPEND;

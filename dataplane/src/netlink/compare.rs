@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::batch::{chain_type, hook_number};
-use super::expression::{ANONYMOUS_SET, put_rule};
+use super::expression::ANONYMOUS_SET;
 use super::layout::Layout;
 use super::number::{data, rule, set};
+use super::rule::put_rule;
 use super::wire::{Attribute, Attributes, Buffer};
 use crate::frontend::Family;
 use crate::program::{ChainDef, Program, Rule, sets};

@@ -5,10 +5,11 @@ use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
 
-use super::expression::{put_value, put_verdict};
+use super::expression::{ANONYMOUS_SET, put_value, put_verdict};
 use super::number::{LIST_ELEMENT, data, element};
 use super::wire::Buffer;
 use crate::frontend::{Endpoint, Frontend, Protocol};
+use crate::program::SERVICE_PROTOCOLS;
 use crate::rows::{AffinityRow, RowKey, RowValue, Verdict};
 use crate::transaction::Stray;
 
@@ -73,6 +74,19 @@ pub(super) fn put_stray(out: &mut Buffer, stray: &Stray) {
         out.number(element::FLAGS, element::INTERVAL_END);
     }
     out.end(one);
+}
+
+/// Writes the elements of the anonymous set `{ tcp, udp, sctp }`, for a new-elements message.
+pub(super) fn put_protocols(out: &mut Buffer, id: u32) {
+    out.text(element::LIST_SET, ANONYMOUS_SET);
+    out.number(element::LIST_SET_ID, id);
+    let list = out.begin(element::LIST_ELEMENTS);
+    for protocol in SERVICE_PROTOCOLS {
+        let one = out.begin(LIST_ELEMENT);
+        put_value(out, element::KEY, &[protocol.number()]);
+        out.end(one);
+    }
+    out.end(list);
 }
 
 fn put_nested_key(out: &mut Buffer, kind: u16, write: impl FnOnce(&mut Buffer)) {

@@ -3,8 +3,7 @@
 use nix::libc::ENOENT;
 
 use super::NetlinkKernel;
-use super::expression::family_number;
-use super::number::{SUBSYSTEM, flag, message, table};
+use super::number::{SUBSYSTEM, family_number, flag, message, table};
 use super::socket::DumpEnd;
 use super::wire::Buffer;
 use crate::frontend::Family;

@@ -1,6 +1,7 @@
 //! Sets as the kernel describes them: flags, key and data types, lengths, and the user data from
 //! which `nft` knows what to call the parts of a key (`typeof`).
 
+use super::expression::ANONYMOUS_SET;
 use super::number::{LIST_ELEMENT, set};
 use super::wire::Buffer;
 use crate::frontend::Family;
@@ -53,7 +54,7 @@ impl Layout {
 const ENDPOINT: [FieldType; 2] = [FieldType::Address, FieldType::Port];
 
 /// `nft`'s number of a type. They are part of its interface: sets carry them.
-pub(super) fn type_number(field: FieldType, family: Family) -> u32 {
+fn type_number(field: FieldType, family: Family) -> u32 {
     match (field, family) {
         (FieldType::Slot, _) => 4,
         (FieldType::Address, Family::V4) => 7,
@@ -97,6 +98,21 @@ pub(super) fn put_set(out: &mut Buffer, definition: &SetDef, family: Family, id:
         put_description(out, definition, family);
     }
     out.attribute(set::USER_DATA, &user_data(definition, family));
+}
+
+/// Writes the attributes of the anonymous set `{ tcp, udp, sctp }`, for a new-set message.
+pub(super) fn put_protocol_set(out: &mut Buffer, id: u32) {
+    out.text(set::NAME, ANONYMOUS_SET);
+    out.number(set::FLAGS, set::ANONYMOUS | set::CONSTANT);
+    out.number(set::KEY_TYPE, type_number(FieldType::Protocol, Family::V4));
+    out.number(set::KEY_LEN, 1);
+    out.number(set::ID, id);
+    let mut user_data = Vec::new();
+    put_u32(&mut user_data, part::KEY_BYTE_ORDER, BYTE_ORDER_HOST);
+    put_nested(&mut user_data, part::KEY_TYPEOF, |out| {
+        put_typeof(out, &[Field::Protocol], Family::V4);
+    });
+    out.attribute(set::USER_DATA, &user_data);
 }
 
 /// How many elements fit, and how long the fields of an interval's key are.
@@ -176,16 +192,6 @@ fn user_data(definition: &SetDef, family: Family) -> Vec<u8> {
     out
 }
 
-/// The user data of `{ tcp, udp, sctp }`.
-pub(super) fn protocol_set_user_data() -> Vec<u8> {
-    let mut out = Vec::new();
-    put_u32(&mut out, part::KEY_BYTE_ORDER, BYTE_ORDER_HOST);
-    put_nested(&mut out, part::KEY_TYPEOF, |out| {
-        put_typeof(out, &[Field::Protocol], Family::V4);
-    });
-    out
-}
-
 /// Which fields a set's key is made of when the program looks something up in it.
 fn typeof_fields(definition: &SetDef) -> Vec<Field> {
     let source_at = match definition.name {
@@ -230,7 +236,7 @@ fn put_field(out: &mut Vec<u8>, field: Field, family: Family) {
         Field::Port | Field::OriginalPort | Field::FrontendPort(_) => {
             (expression::PAYLOAD, &[11, 2])
         }
-        Field::Protocol | Field::FrontendProtocol(_) => (expression::META, &[16]),
+        Field::Protocol => (expression::META, &[16]),
         Field::Random(modulus) => (expression::NUMGEN, &[1, modulus, 0]),
     };
     put_u32(out, part::EXPRESSION_KIND, kind);

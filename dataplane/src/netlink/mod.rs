@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `number` | the kernel's numbers |
 //! | `wire` | messages and attributes, without nftables |
-//! | `expression`, `layout`, `element` | rules, sets and rows as attributes |
+//! | `rule` and `expression`, `layout`, `element` | rules, sets and rows as attributes |
 //! | `batch` | a transaction as one batch |
 //! | `refusal` | error answers in the transaction's words |
 //! | `socket` | sending and receiving |
@@ -23,6 +23,7 @@ mod layout;
 mod number;
 mod read;
 mod refusal;
+mod rule;
 mod socket;
 #[cfg(test)]
 mod tests;

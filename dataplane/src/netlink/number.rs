@@ -1,6 +1,16 @@
 //! The numbers of the kernel's netlink interface that we use (`linux/netlink.h`,
 //! `linux/netfilter/nfnetlink.h`, `linux/netfilter/nf_tables.h`), under shorter names.
 
+use crate::frontend::Family;
+
+/// The address family's number (`NFPROTO_…`).
+pub(super) fn family_number(family: Family) -> u8 {
+    match family {
+        Family::V4 => 2,
+        Family::V6 => 10,
+    }
+}
+
 /// The `nf_tables` subsystem, the high byte of its message types.
 pub(super) const SUBSYSTEM: u16 = 10;
 /// The multicast group of changes to nftables.

@@ -11,9 +11,10 @@ use nix::libc::ENOENT;
 use super::compare::{FoundChain, FoundSet, FoundTable};
 use super::decode::{self, Received};
 use super::element as elements;
-use super::expression::family_number;
 use super::layout::{Layout, comment_in};
-use super::number::{SUBSYSTEM, chain, element, flag, generation, message, rule, set, table};
+use super::number::{
+    SUBSYSTEM, chain, element, family_number, flag, generation, message, rule, set, table,
+};
 use super::socket::{Channel, DumpEnd};
 use super::wire::{Attributes, Buffer, Message};
 use crate::frontend::{Family, Protocol};
@@ -30,7 +31,7 @@ pub(super) fn state(
     channel: &mut Channel,
     programs: &[Program; 2],
 ) -> Result<KernelState, KernelError> {
-    until_whole(channel, |reading| {
+    until_whole(channel, KernelState::eq, |reading| {
         let mut state = KernelState::default();
         for program in programs {
             let table = reading.table(program)?;
@@ -48,7 +49,12 @@ pub(super) fn affinity(
     channel: &mut Channel,
     family: Family,
 ) -> Result<Vec<AffinityRow>, KernelError> {
-    until_whole(channel, |reading| {
+    // Only their time runs on.
+    let is_same = |before: &Vec<AffinityRow>, now: &Vec<AffinityRow>| {
+        let without_time = |row: &AffinityRow| AffinityRow { expires_ms: 0, ..*row };
+        before.iter().map(without_time).eq(now.iter().map(without_time))
+    };
+    until_whole(channel, is_same, |reading| {
         let mut rows = BTreeMap::new();
         let mut twice = false;
         reading.elements(family, SetName::Affinity.as_str(), |received| {
@@ -63,8 +69,17 @@ pub(super) fn affinity(
 
 /// The value of a single row, or `None`.
 pub(super) fn single(channel: &mut Channel, key: &RowKey) -> Result<Option<RowValue>, KernelError> {
-    let mut found = None;
     let family = key.family();
+    if let RowKey::ServiceCidr(_) = key {
+        // The kernel answers with whatever network holds the address; there are only a few.
+        let state = until_whole(channel, TableState::eq, |reading| {
+            let mut state = TableState::default();
+            reading.networks(family, &mut state)?;
+            Ok(state)
+        })?;
+        return Ok(state.rows.iter().find(|row| row.key == *key).map(|row| row.value));
+    }
+    let mut found = None;
     let write = |out: &mut Buffer| {
         out.text(element::LIST_TABLE, TABLE);
         out.text(element::LIST_SET, key.set());
@@ -75,11 +90,8 @@ pub(super) fn single(channel: &mut Channel, key: &RowKey) -> Result<Option<RowVa
     let number = family_number(family);
     let end = ask(channel, message::GET_ELEMENTS, flag::ACK, number, write, |answer| {
         each_element(answer.attributes(), |received| {
-            found = match key {
-                // Of its two elements the kernel gives the one that begins the network.
-                RowKey::ServiceCidr(_) => Some(RowValue::Member),
-                _ => received.row(family, key.set()).filter(|row| row.key == *key).map(|r| r.value),
-            };
+            let row = received.row(family, key.set()).filter(|row| row.key == *key);
+            found = row.map(|row| row.value);
         });
     })?;
     match end {
@@ -89,24 +101,32 @@ pub(super) fn single(channel: &mut Channel, key: &RowKey) -> Result<Option<RowVa
     }
 }
 
-/// Reads until nothing changed meanwhile, or nothing that matters.
+/// Reads until nothing changed meanwhile, or until two readings in a row say the same: on a node where
+/// something else commits all the time, that has to be good enough.
+///
+/// That the kernel does not call a dump interrupted is no proof: it looks only between the datagrams
+/// of a dump, each of which holds hundreds of elements.
 fn until_whole<T>(
     channel: &mut Channel,
+    is_same: impl Fn(&T, &T) -> bool,
     mut read: impl FnMut(&mut Reading<'_>) -> Result<T, KernelError>,
 ) -> Result<T, KernelError> {
     let mut pause = FIRST_PAUSE;
+    let mut before = None;
     for attempt in 1..=ATTEMPTS {
-        let before = current_generation(channel)?;
+        let generation = current_generation(channel)?;
         let mut reading = Reading { channel: &mut *channel, torn: false, doubtful: false };
         let result = read(&mut reading)?;
         let (torn, doubtful) = (reading.torn, reading.doubtful);
-        let same = before == current_generation(channel)?;
-        // On a node where something else commits all the time, a result that is whole in itself
-        // has to be good enough in the end.
-        if !torn && (same && !doubtful || attempt == ATTEMPTS) {
+        let undisturbed = generation == current_generation(channel)?;
+        let again = before.as_ref().is_some_and(|before| is_same(before, &result));
+        // A count that stays wrong is the kernel's way of counting, not ours.
+        let is_settled = again && (!doubtful || attempt == ATTEMPTS);
+        if !torn && (undisturbed && !doubtful || is_settled) {
             return Ok(result);
         }
-        tracing::debug!(attempt, torn, doubtful, "the tables changed while they were read");
+        tracing::debug!(attempt, torn, doubtful, undisturbed, "reading the tables once more");
+        before = Some(result).filter(|_| !torn);
         thread::sleep(pause);
         pause *= 2;
     }

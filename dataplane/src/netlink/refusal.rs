@@ -189,7 +189,7 @@ fn unsupported(batch: &Batch, sent: &Sent, fault: &Fault) -> Option<KernelError>
     let (_, expression) = attribute_at(bytes, at + 4, offset)?;
     let expression = expression.nested();
     let name = expression.find(rule::EXPRESSION_NAME)?.text()?;
-    // An expression that looks up a set or goes to a chain may miss that instead.
+    // Part of nf_tables itself: what is missing is the set or the chain that they name.
     if ["lookup", "immediate", "dynset"].contains(&name) {
         return None;
     }

@@ -83,12 +83,12 @@ impl Channel {
             return Ok(());
         }
         match setsockopt(&self.socket, sockopt::SndBufForce, &wanted) {
-            Ok(()) => self.send_room = wanted,
             // Outside the first user namespace only the system's limit is allowed; a batch that
             // needs more fails with EMSGSIZE.
             Err(nix::errno::Errno::EPERM) => setsockopt(&self.socket, sockopt::SndBuf, &wanted)?,
-            Err(error) => return Err(error.into()),
+            other => other?,
         }
+        self.send_room = wanted;
         Ok(())
     }
 

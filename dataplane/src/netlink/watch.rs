@@ -10,8 +10,7 @@ use netlink_sys::{Socket, protocols::NETLINK_NETFILTER};
 use nix::libc::{EAGAIN, EINTR, MSG_DONTWAIT, MSG_TRUNC};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::expression::family_number;
-use super::number::{CHANGES_GROUP, SUBSYSTEM, message, rule};
+use super::number::{CHANGES_GROUP, SUBSYSTEM, family_number, message, rule};
 use super::socket::{is_overrun, no_netfilter, widen_receive};
 use super::wire::{Message, Messages};
 use crate::frontend::Family;
@@ -34,6 +33,10 @@ pub enum Noticed {
 }
 
 /// Listens to changes of nftables. Blocks a thread; see [`Watch::waker`].
+///
+/// While anybody listens, the kernel writes a notification for every element of every commit: a few
+/// microseconds for a small one, but a bulk load takes several times as long. So open it after the
+/// first load.
 #[derive(Debug)]
 pub struct Watch {
     socket: Socket,

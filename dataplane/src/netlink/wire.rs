@@ -36,6 +36,12 @@ impl Buffer {
         &self.bytes
     }
 
+    /// For tests that spoil a message.
+    #[cfg(test)]
+    pub(super) fn as_mut_bytes(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }

@@ -240,10 +240,10 @@ fn condition_statement(condition: &Match, family: Family) -> Statement<'static> 
             let star = if *prefix { "*" } else { "" };
             (meta(MetaKey::Iifname), equal(negated), string(format!("{name}{star}")))
         }
-        Match::SourceIsLocal => {
+        Match::SourceIsLocal { negated } => {
             let flags = HashSet::from([FibFlag::Saddr]);
             let fib = NamedExpression::Fib(Fib { result: FibResult::Type, flags });
-            (Expression::Named(fib), Operator::EQ, string("local"))
+            (Expression::Named(fib), equal(negated), string("local"))
         }
         Match::StateNew => (ct("state", None), Operator::IN, string("new")),
         Match::Translated => (ct("status", None), Operator::IN, string("dnat")),
@@ -344,7 +344,6 @@ fn field(field: Field, family: Family) -> Expr {
         Field::OriginalDestination => ct(format!("{ip} daddr"), Some(CTDir::Original)),
         Field::OriginalPort => ct("proto-dst", Some(CTDir::Original)),
         Field::FrontendAddress(frontend) => string(frontend.address.to_string()),
-        Field::FrontendProtocol(frontend) => string(frontend.protocol.nft_name()),
         Field::FrontendPort(frontend) => Expression::Number(frontend.port.into()),
     }
 }

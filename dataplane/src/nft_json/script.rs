@@ -175,7 +175,7 @@ fn match_text(condition: &Match, family: Family) -> String {
             let star = if *prefix { "*" } else { "" };
             format!("iifname {}\"{name}{star}\"", not(negated))
         }
-        Match::SourceIsLocal => "fib saddr type local".to_owned(),
+        Match::SourceIsLocal { negated } => format!("fib saddr type {}local", not(negated)),
         Match::StateNew => "ct state new".to_owned(),
         Match::Translated => "ct status dnat".to_owned(),
         Match::ServiceProtocol => {
@@ -222,7 +222,6 @@ fn key_text(key: &[Field], family: Family) -> String {
         Field::OriginalDestination => format!("ct original {ip} daddr"),
         Field::OriginalPort => "ct original proto-dst".to_owned(),
         Field::FrontendAddress(frontend) => frontend.address.to_string(),
-        Field::FrontendProtocol(frontend) => frontend.protocol.nft_name().to_owned(),
         Field::FrontendPort(frontend) => frontend.port.to_string(),
     };
     key.iter().map(part).collect::<Vec<_>>().join(" . ")

@@ -56,7 +56,7 @@ pub(super) fn condition(what: &Match, family: Family) -> String {
             let star = if *prefix { "*" } else { "" };
             format!("iifname {}\"{}{star}\"", not(negated), name.escape_default())
         }
-        Match::SourceIsLocal => "fib saddr type local".to_owned(),
+        Match::SourceIsLocal { negated } => format!("fib saddr type {}local", not(negated)),
         Match::StateNew => "ct state new".to_owned(),
         Match::Translated => "ct status dnat".to_owned(),
         Match::ServiceProtocol => "meta l4proto { tcp, udp, sctp }".to_owned(),

@@ -227,7 +227,7 @@ impl<R: Rows> Machine<'_, R> {
             Match::InputInterface { name, prefix: true, negated } => {
                 interface.starts_with(name.as_str()) != *negated
             }
-            Match::SourceIsLocal => self.node.is_local(packet.source),
+            Match::SourceIsLocal { negated } => self.node.is_local(packet.source) != *negated,
             Match::Translated => at.traveller.translated,
             Match::ServiceProtocol => protocol.is_some(),
             Match::Tcp => protocol == Some(Protocol::Tcp),

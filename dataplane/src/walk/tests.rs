@@ -282,11 +282,11 @@ prerouting select[1]: masquerade-frontends { 10.96.0.1 . tcp . 80 }: not there
 prerouting select[2]: ip saddr != 10.244.0.0/16: yes
 prerouting select[2]: cluster-ips { 10.96.0.1 }: there
 prerouting select[2]: marked for masquerading
-prerouting select[3]: ip saddr 10.244.0.0/16: no
-prerouting select[4]: fib saddr type local: no
-prerouting select[5]: fib saddr type local: no
-prerouting select[6]: local-services { 10.96.0.1 . tcp . 80 }: not there
-prerouting select[7]: services { 10.96.0.1 . tcp . 80 }: goto pick-3
+prerouting select[3]: fib saddr type local: no
+prerouting select[4]: ip saddr != 10.244.0.0/16: yes
+prerouting select[4]: fib saddr type != local: yes
+prerouting select[4]: local-services { 10.96.0.1 . tcp . 80 }: not there
+prerouting select[5]: services { 10.96.0.1 . tcp . 80 }: goto pick-3
 prerouting pick-3[1]: meta l4proto { tcp, udp, sctp }: yes
 prerouting pick-3[1]: backends { 10.96.0.1 . tcp . 80 . 0..2 }: one at random, 3 there
 to 10.244.1.5:8080 and 2 more:

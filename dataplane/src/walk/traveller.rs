@@ -81,7 +81,6 @@ impl<'a> Traveller<'a> {
             Field::OriginalPort => KeyPart::Port(packet.port),
             Field::Random(modulus) => KeyPart::Random(*modulus),
             Field::FrontendAddress(frontend) => KeyPart::Address(frontend.address),
-            Field::FrontendProtocol(frontend) => KeyPart::Protocol(frontend.protocol.number()),
             Field::FrontendPort(frontend) => KeyPart::Port(frontend.port),
         };
         fields.iter().map(part).collect()

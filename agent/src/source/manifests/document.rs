@@ -1,7 +1,9 @@
-//! From bytes to the objects of a file, whatever they are: documents and lists taken apart. Knows
-//! YAML and JSON, and nothing of what the objects mean.
+//! From bytes to the objects of a file: documents and lists taken apart. Knows YAML and JSON.
+//!
+//! An object is interpreted as soon as it is complete, so that only one at a time is held as a tree.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::path::Path;
 
 use serde::de::{Error, MapAccess, Visitor};
@@ -10,20 +12,10 @@ use serde_json::{Map, Value};
 use serde_saphyr::Spanned;
 
 use super::ManifestError;
-
-/// An object as it stands in a file.
-#[derive(Debug)]
-pub(super) struct Raw {
-    /// The object; not necessarily a map.
-    pub(super) value: Value,
-    /// Line and column, if known.
-    pub(super) position: Option<(u64, u64)>,
-    /// For items of a typed list such as `ServiceList`, which need not repeat it: the item's kind.
-    pub(super) list_kind: Option<String>,
-}
+use super::object::Piece;
 
 /// All objects of a file, in its order. Empty documents are skipped.
-pub(super) fn parse(file: &Path, bytes: &[u8]) -> Result<Vec<Raw>, ManifestError> {
+pub(super) fn parse(file: &Path, bytes: &[u8]) -> Result<Vec<Piece>, ManifestError> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let before = &bytes[..error.valid_up_to()];
         ManifestError::Syntax {
@@ -46,7 +38,7 @@ pub(super) fn parse(file: &Path, bytes: &[u8]) -> Result<Vec<Raw>, ManifestError
     yaml(file, text)
 }
 
-fn json(file: &Path, text: &str) -> Result<Vec<Raw>, ManifestError> {
+fn json(file: &Path, text: &str) -> Result<Vec<Piece>, ManifestError> {
     let mut objects = Vec::new();
     for document in serde_json::Deserializer::from_str(text).into_iter::<Document<Value>>() {
         let document = document.map_err(|error| ManifestError::Syntax {
@@ -56,12 +48,12 @@ fn json(file: &Path, text: &str) -> Result<Vec<Raw>, ManifestError> {
             format: "JSON",
             message: without_place(&error.to_string()),
         })?;
-        document.take_apart(None, &mut objects);
+        objects.extend(document.pieces);
     }
     Ok(objects)
 }
 
-fn yaml(file: &Path, text: &str) -> Result<Vec<Raw>, ManifestError> {
+fn yaml(file: &Path, text: &str) -> Result<Vec<Piece>, ManifestError> {
     let documents: Vec<Spanned<Document<Spanned<Value>>>> =
         serde_saphyr::from_multiple_with_options(text, options(text.len())).map_err(|error| {
             let place = error.location();
@@ -76,7 +68,13 @@ fn yaml(file: &Path, text: &str) -> Result<Vec<Raw>, ManifestError> {
     let mut objects = Vec::new();
     for document in documents {
         let position = (document.referenced.line(), document.referenced.column());
-        document.value.take_apart(Some(position), &mut objects);
+        objects.extend(
+            document
+                .value
+                .pieces
+                .into_iter()
+                .map(|piece| Piece { position: piece.position.or(Some(position)), ..piece }),
+        );
     }
     Ok(objects)
 }
@@ -115,89 +113,89 @@ fn count(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }
 
-/// A document; `items` are taken as they come, each with its place if `T` knows it.
+/// A tree whose place is known if the format tells.
+trait Tree {
+    fn into_piece(self) -> Piece;
+}
+
+impl Tree for Value {
+    fn into_piece(self) -> Piece {
+        Piece::new(self, None)
+    }
+}
+
+impl Tree for Spanned<Value> {
+    fn into_piece(self) -> Piece {
+        Piece::new(self.value, Some((self.referenced.line(), self.referenced.column())))
+    }
+}
+
+/// An item of a list, read as `T`.
 #[derive(Debug)]
-enum Document<T> {
-    Object { fields: Map<String, Value>, items: Option<Vec<T>> },
-    Null,
+struct Item<T> {
+    piece: Piece,
+    read_as: PhantomData<T>,
 }
 
-trait Item: Sized {
-    fn into_parts(self) -> (Value, Option<(u64, u64)>);
-}
-
-impl Item for Value {
-    fn into_parts(self) -> (Value, Option<(u64, u64)>) {
-        (self, None)
-    }
-}
-
-impl Item for Spanned<Value> {
-    fn into_parts(self) -> (Value, Option<(u64, u64)>) {
-        (self.value, Some((self.referenced.line(), self.referenced.column())))
-    }
-}
-
-impl<T: Item> Document<T> {
-    /// The object, or the items of a list. A list of lists stays one.
-    fn take_apart(self, position: Option<(u64, u64)>, objects: &mut Vec<Raw>) {
-        let Self::Object { fields, items } = self else { return };
-        let Some(items) = items else {
-            objects.push(Raw { value: Value::Object(fields), position, list_kind: None });
-            return;
-        };
-        let kind = fields.get("kind").and_then(Value::as_str).and_then(|k| k.strip_suffix("List"));
-        let list_kind = kind.filter(|kind| !kind.is_empty());
-        for item in items {
-            let (value, position) = item.into_parts();
-            let list_kind = list_kind.map(str::to_owned);
-            objects.push(Raw { value, position, list_kind });
-        }
-    }
-}
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Document<T> {
+impl<'de, T: Tree + Deserialize<'de>> Deserialize<'de> for Item<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(DocumentVisitor(std::marker::PhantomData))
+        Ok(Self { piece: T::deserialize(deserializer)?.into_piece(), read_as: PhantomData })
     }
 }
 
-struct DocumentVisitor<T>(std::marker::PhantomData<T>);
+/// A document: nothing, an object, or the items of a list, read as `T`. A list of lists is not
+/// taken apart further.
+#[derive(Debug)]
+struct Document<T> {
+    pieces: Vec<Piece>,
+    read_as: PhantomData<T>,
+}
 
-impl<'de, T: Deserialize<'de>> Visitor<'de> for DocumentVisitor<T> {
-    type Value = Document<T>;
+impl<'de, T: Tree + Deserialize<'de>> Deserialize<'de> for Document<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let pieces = deserializer.deserialize_any(DocumentVisitor::<T>(PhantomData))?;
+        Ok(Self { pieces, read_as: PhantomData })
+    }
+}
+
+struct DocumentVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Tree + Deserialize<'de>> Visitor<'de> for DocumentVisitor<T> {
+    type Value = Vec<Piece>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a Kubernetes object, which is a map")
     }
 
     fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
-        Ok(Document::Null)
+        Ok(Vec::new())
     }
 
     fn visit_none<E: Error>(self) -> Result<Self::Value, E> {
-        Ok(Document::Null)
+        Ok(Vec::new())
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut fields = Map::new();
-        let mut items: Option<Vec<T>> = None;
-        let mut is_list = false;
+        let mut items: Option<Vec<Item<T>>> = None;
         while let Some(key) = map.next_key::<String>()? {
             if key == "items" {
-                is_list = true;
-                items = map.next_value()?;
+                items = Some(map.next_value::<Option<_>>()?.unwrap_or_default());
             } else {
                 fields.insert(key, map.next_value()?);
             }
         }
-        if is_list && !fields.contains_key("kind") {
+        let Some(items) = items else {
+            return Ok(vec![Piece::new(Value::Object(fields), None)]);
+        };
+        let Some(kind) = fields.get("kind").and_then(Value::as_str) else {
             // The last lines of kubectl's lists say their kind.
             return Err(A::Error::custom("a list without a kind: the file seems to be cut short"));
-        }
-        Ok(Document::Object {
-            fields,
-            items: if is_list { Some(items.unwrap_or_default()) } else { None },
+        };
+        let pieces = items.into_iter().map(|item| item.piece);
+        Ok(match kind.strip_suffix("List").filter(|kind| !kind.is_empty()) {
+            Some(kind) => pieces.map(|piece| piece.in_list_of(kind)).collect(),
+            None => pieces.collect(),
         })
     }
 }

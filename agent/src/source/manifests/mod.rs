@@ -3,6 +3,7 @@
 //!
 //! A file counts as a whole: while it cannot be parsed, what it said before stays.
 
+mod contents;
 mod document;
 mod files;
 mod follow;
@@ -17,10 +18,10 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use self::contents::Contents;
 pub use self::files::{MAX_FILE_SIZE, MAX_FILES};
 pub use self::follow::follow;
 
-use self::object::Contents;
 pub use self::world::World;
 use crate::model::Rejection;
 

@@ -1,7 +1,5 @@
 //! From an object of a file to what it means here, with everything that is wrong with it.
 
-use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
 use ipnetwork::IpNetwork;
@@ -12,32 +10,33 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::document::Raw;
-use super::{Finding, Place};
 use crate::convert::{self, Converted, Rejections, shorten};
 use crate::model::{Node, ObjectName, Rejection, Service, Slice};
 use crate::wire;
 
-/// What a file says.
-#[derive(Debug, Default)]
-pub(super) struct Contents {
-    /// Objects of the kinds that we know, in the file's order.
-    pub(super) entries: Vec<Entry>,
-    /// What is wrong with them.
-    pub(super) findings: Vec<Finding>,
-    /// How many objects of which other kinds.
-    pub(super) ignored: BTreeMap<String, usize>,
-}
-
-/// An object of a kind that we know.
+/// An object of a file, of whatever kind.
 #[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) place: Place,
-    pub(super) name: ObjectName,
-    pub(super) object: Object,
+pub(super) struct Piece {
+    /// Line and column, from 1, if known.
+    pub(super) position: Option<(u64, u64)>,
+    pub(super) meaning: Meaning,
+    pub(super) rejections: Vec<Rejection>,
 }
 
-/// Its meaning; `None` if it is not served.
+/// What an object means.
+#[derive(Debug)]
+pub(super) enum Meaning {
+    /// Of a kind that we know.
+    Known(ObjectName, Object),
+    /// Of a kind that we know, but not to be understood.
+    Unusable,
+    /// Of another kind: that one.
+    Other(String),
+    /// Of no kind: only the list that it is in may tell.
+    Kindless(Value),
+}
+
+/// An object of a kind that we know; `None` if it is not served.
 #[derive(Debug)]
 pub(super) enum Object {
     Service(Option<Arc<Service>>),
@@ -57,105 +56,93 @@ impl Object {
     }
 }
 
-impl Contents {
-    pub(super) fn new(file: &Arc<Path>, objects: Vec<Raw>) -> Self {
-        let mut contents = Self::default();
-        for raw in objects {
-            contents.add(file, &raw);
+impl Piece {
+    /// By its own kind.
+    pub(super) fn new(value: Value, position: Option<(u64, u64)>) -> Self {
+        let Some(kind) = value.get("kind").and_then(Value::as_str).filter(|k| !k.is_empty()) else {
+            let rejections = no_kind(&value);
+            return Self { position, meaning: Meaning::Kindless(value), rejections };
+        };
+        let (meaning, rejections) = interpret(kind, &value);
+        Self { position, meaning, rejections }
+    }
+
+    /// By the kind of the list that it is in, which need not be repeated in the items.
+    pub(super) fn in_list_of(self, kind: &str) -> Self {
+        let Meaning::Kindless(value) = &self.meaning else { return self };
+        let (meaning, rejections) = interpret(kind, value);
+        Self { meaning, rejections, ..self }
+    }
+}
+
+fn no_kind(value: &Value) -> Vec<Rejection> {
+    let mut rejections = Rejections::new("object");
+    rejections.add(
+        format_args!("kind"),
+        value.get("kind").unwrap_or_default(),
+        "no kind, so nobody knows what it is; it is ignored; add apiVersion and kind",
+    );
+    rejections.finish(name_of(value))
+}
+
+fn interpret(kind: &str, value: &Value) -> (Meaning, Vec<Rejection>) {
+    match (value.get("apiVersion").and_then(Value::as_str), kind) {
+        (Some("v1") | None, "Service") => decode::<core::Service, wire::Service<'_>, _>(
+            ("Service", value),
+            convert::service,
+            |service| Object::Service(service.map(Arc::new)),
+        ),
+        (Some("discovery.k8s.io/v1") | None, "EndpointSlice") => {
+            decode::<discovery::EndpointSlice, wire::EndpointSlice<'_>, _>(
+                ("EndpointSlice", value),
+                convert::slice,
+                |slice| Object::Slice(slice.map(Arc::new)),
+            )
         }
-        contents
-    }
-
-    /// Whether there was not a single object in the file.
-    pub(super) fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.findings.is_empty() && self.ignored.is_empty()
-    }
-
-    fn add(&mut self, file: &Arc<Path>, raw: &Raw) {
-        let place = Place { file: Arc::clone(file), position: raw.position };
-        let value = &raw.value;
-        let text = |field| value.get(field).and_then(Value::as_str);
-        let kind = text("kind").or(raw.list_kind.as_deref()).unwrap_or_default();
-        match (text("apiVersion"), kind) {
-            (Some("v1") | None, "Service") => {
-                self.convert::<core::Service, wire::Service<'_>, _>(
-                    (place, "Service", value),
-                    convert::service,
-                    |service| Object::Service(service.map(Arc::new)),
-                );
-            }
-            (Some("discovery.k8s.io/v1") | None, "EndpointSlice") => {
-                self.convert::<discovery::EndpointSlice, wire::EndpointSlice<'_>, _>(
-                    (place, "EndpointSlice", value),
-                    convert::slice,
-                    |slice| Object::Slice(slice.map(Arc::new)),
-                );
-            }
-            (Some("v1") | None, "Node") => {
-                self.convert::<core::Node, wire::Node<'_>, _>(
-                    (place, "Node", value),
-                    convert::node,
-                    |node| Object::Node(node.map(Arc::new)),
-                );
-            }
-            (Some("networking.k8s.io/v1") | None, "ServiceCIDR") => {
-                self.convert::<networking::ServiceCIDR, wire::ServiceCidr<'_>, _>(
-                    (place, "ServiceCIDR", value),
-                    convert::service_cidr,
-                    |cidrs| Object::ServiceCidr(cidrs.unwrap_or_default()),
-                );
-            }
-            (_, "") => self.reject_without_kind(&place, value),
-            (version, kind) => {
-                let name = format!("{} {kind}", version.unwrap_or_default());
-                *self.ignored.entry(shorten(name.trim_start())).or_default() += 1;
-            }
+        (Some("v1") | None, "Node") => {
+            decode::<core::Node, wire::Node<'_>, _>(("Node", value), convert::node, |node| {
+                Object::Node(node.map(Arc::new))
+            })
         }
-    }
-
-    /// `K` is the type as Kubernetes has it, `W` the one that we use.
-    fn convert<'v, K: DeserializeOwned, W: Deserialize<'v>, T>(
-        &mut self,
-        (place, kind, value): (Place, &'static str, &'v Value),
-        convert: impl FnOnce(&W) -> Converted<T>,
-        object: impl FnOnce(Option<T>) -> Object,
-    ) {
-        let mut rejections = Rejections::new(kind);
-        let decoded = serde_path_to_error::deserialize::<_, W>(value);
-        check_fields::<K>(value, decoded.is_ok(), &mut rejections);
-        match decoded {
-            Ok(wire) => {
-                let converted = convert(&wire);
-                self.find(&place, rejections.finish(name_of(value)));
-                self.find(&place, converted.rejections);
-                let object = object(converted.object);
-                self.entries.push(Entry { place, name: converted.name, object });
-            }
-            Err(error) => {
-                let path = error.path();
-                rejections.add(
-                    format_args!("{path}"),
-                    value_at(value, path),
-                    format_args!("{}; the object is not served; correct the field", error.inner()),
-                );
-                self.find(&place, rejections.finish(name_of(value)));
-            }
+        (Some("networking.k8s.io/v1") | None, "ServiceCIDR") => {
+            decode::<networking::ServiceCIDR, wire::ServiceCidr<'_>, _>(
+                ("ServiceCIDR", value),
+                convert::service_cidr,
+                |cidrs| Object::ServiceCidr(cidrs.unwrap_or_default()),
+            )
+        }
+        (version, kind) => {
+            let name = format!("{} {kind}", version.unwrap_or_default());
+            (Meaning::Other(shorten(name.trim_start())), Vec::new())
         }
     }
+}
 
-    fn reject_without_kind(&mut self, place: &Place, value: &Value) {
-        let mut rejections = Rejections::new("object");
-        rejections.add(
-            format_args!("kind"),
-            value.get("kind").unwrap_or_default(),
-            "no kind, so nobody knows what it is; it is ignored; add apiVersion and kind",
-        );
-        self.find(place, rejections.finish(name_of(value)));
-    }
-
-    fn find(&mut self, place: &Place, rejections: Vec<Rejection>) {
-        let found = rejections.into_iter();
-        self.findings.extend(found.map(|rejection| Finding { place: place.clone(), rejection }));
+/// `K` is the type as Kubernetes has it, `W` the one that we use.
+fn decode<'v, K: DeserializeOwned, W: Deserialize<'v>, T>(
+    (kind, value): (&'static str, &'v Value),
+    convert: impl FnOnce(&W) -> Converted<T>,
+    object: impl FnOnce(Option<T>) -> Object,
+) -> (Meaning, Vec<Rejection>) {
+    let mut rejections = Rejections::new(kind);
+    let decoded = serde_path_to_error::deserialize::<_, W>(value);
+    check_fields::<K>(value, decoded.is_ok(), &mut rejections);
+    match decoded {
+        Ok(wire) => {
+            let converted = convert(&wire);
+            let mut rejections = rejections.finish(name_of(value));
+            rejections.extend(converted.rejections);
+            (Meaning::Known(converted.name, object(converted.object)), rejections)
+        }
+        Err(error) => {
+            let path = error.path();
+            rejections.add(
+                format_args!("{path}"),
+                value_at(value, path),
+                format_args!("{}; the object is not served; correct the field", error.inner()),
+            );
+            (Meaning::Unusable, rejections.finish(name_of(value)))
+        }
     }
 }
 

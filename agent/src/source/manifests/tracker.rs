@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::object::Contents;
+use super::contents::Contents;
 use super::{Finding, ManifestError, World, files};
 use crate::model::{Event, NodeName};
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use ipnetwork::IpNetwork;
 
-use super::object::{Contents, Entry, Object};
+use super::contents::{Contents, Entry};
+use super::object::Object;
 use super::{Finding, Place};
 use crate::model::{
     Event, Node, NodeName, ObjectName, Service, ServiceName, Slice, SliceName, ZoneRegions,

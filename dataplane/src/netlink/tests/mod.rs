@@ -1,5 +1,4 @@
 //! Tests against the kernel. They need root (for network namespaces) and `nft`, and fail without.
-//! `SLICEPROXY_NFT` names one more `nft` to test with, of another version than the system's.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod nft;
@@ -8,6 +7,7 @@ mod refusals;
 mod rows;
 mod sample;
 mod watch;
+mod wire;
 
 use nix::sched::{CloneFlags, unshare};
 

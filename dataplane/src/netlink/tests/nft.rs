@@ -1,6 +1,7 @@
 //! The `nft` tool, as an operator runs it.
 
 use std::io::Write as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// An `nft` program.
@@ -31,7 +32,16 @@ impl Nft {
         self.run_with(arguments, "")
     }
 
-    /// The same, with standard input.
+    /// What it lists as JSON. Older ones warn about what they have no JSON for.
+    pub(super) fn json(&self, arguments: &[&str]) -> serde_json::Value {
+        let output = Command::new(&self.program).arg("-j").args(arguments).output().unwrap();
+        let warnings = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{self:?} {arguments:?}: {}{warnings}", output.status);
+        assert!(warnings.is_empty() || !self.is_recent(), "{self:?} {arguments:?}: {warnings}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Like [`Nft::run`], with standard input.
     pub(super) fn run_with(&self, arguments: &[&str], input: &str) -> String {
         let mut child = Command::new(&self.program)
             .args(arguments)
@@ -53,8 +63,24 @@ impl Nft {
     }
 }
 
-/// The system's `nft` and the one that the environment names.
+/// The system's `nft`, and the one that can do all that the program needs: `SLICEPROXY_NEWER_NFT`, or
+/// what `tests/nft/install` puts beside the system's. To be called outside of a test's namespace,
+/// since that may have to fetch it.
 pub(super) fn all() -> Vec<Nft> {
-    let others = std::env::var("SLICEPROXY_NFT").ok();
-    ["nft".to_owned()].into_iter().chain(others).map(Nft::new).collect()
+    vec![system(), Nft::new(newer())]
+}
+
+/// The system's `nft`.
+pub(super) fn system() -> Nft {
+    Nft::new("nft".to_owned())
+}
+
+fn newer() -> String {
+    if let Ok(path) = std::env::var("SLICEPROXY_NEWER_NFT") {
+        return path;
+    }
+    let install = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/nft/install");
+    let output = Command::new(install).output().expect("tests/nft/install runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }

@@ -1,5 +1,6 @@
 //! The program as `nft` sees it, and what is said of one that was tampered with.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::nft::{self, Nft};
@@ -8,6 +9,9 @@ use super::{in_namespace, installed};
 use crate::frontend::Family;
 use crate::kernel::Kernel as _;
 use crate::netlink::NetlinkKernel;
+use crate::netlink::number::{SUBSYSTEM, flag, message, set};
+use crate::netlink::socket::DumpEnd;
+use crate::netlink::wire::{Buffer, Message};
 use crate::program::{PodTraffic, Program, ProgramConfig};
 use crate::rows::SetName;
 use crate::transaction::Transaction;
@@ -49,11 +53,11 @@ fn nft_lists_the_program_as_it_always_did() {
 #[test]
 fn what_nft_lists_can_be_loaded_again_and_is_the_same() {
     for nft in nft::all().into_iter().filter(Nft::is_recent) {
-        let lister = nft.clone();
+        let tool = nft.clone();
         let (listed, before) = in_namespace(move || {
             let mut kernel = NetlinkKernel::open(&config()).unwrap();
             kernel.commit(&everything(&config(), &Family::ALL)).unwrap();
-            (lister.run(&["list", "ruleset"]), kernel.read().unwrap())
+            (tool.run(&["list", "ruleset"]), kernel.read().unwrap())
         });
         let after = in_namespace(move || {
             nft.run_with(&["-f", "-"], &listed);
@@ -76,8 +80,8 @@ fn nft_reads_every_set() {
                     let name = definition.name.as_str();
                     let place = [kind, family.nft_name(), "sliceproxy", name];
                     let listed = nft.run(&[&["list"], &place[..]].concat());
-                    let json = nft.run(&[&["-j", "list"], &place[..]].concat());
-                    assert!(json.contains("elem"), "{json}");
+                    let json = nft.json(&[&["list"], &place[..]].concat());
+                    assert!(json.to_string().contains("elem"), "{json}");
                     let element = first_element(&listed);
                     let place = ["element", family.nft_name(), "sliceproxy", name];
                     let got = nft.run(&[&["get"], &place[..], &["{", &element, "}"]].concat());
@@ -98,14 +102,53 @@ fn first_element(listed: &str) -> String {
 }
 
 #[test]
-fn recent_nft_lists_everything_as_json() {
-    for nft in nft::all().into_iter().filter(Nft::is_recent) {
+fn nft_lists_everything_as_json() {
+    for nft in nft::all() {
         in_namespace(move || {
             let mut kernel = NetlinkKernel::open(&config()).unwrap();
             kernel.commit(&everything(&config(), &Family::ALL)).unwrap();
-            let json: serde_json::Value =
-                serde_json::from_str(&nft.run(&["-j", "list", "ruleset"])).unwrap();
+            let json = nft.json(&["list", "ruleset"]);
             assert!(json["nftables"].as_array().unwrap().len() > 80);
+        });
+    }
+}
+
+/// What the kernel knows about our sets: every attribute, except the numbers that it chooses, and
+/// how many elements there are.
+fn raw_sets(kernel: &mut NetlinkKernel) -> Vec<(String, BTreeMap<u16, Vec<u8>>)> {
+    let mut request = Buffer::default();
+    let sequence = kernel.channel.next_sequence();
+    let kind = SUBSYSTEM << 8 | message::GET_SET;
+    let start = request.begin_message(kind, flag::REQUEST | flag::DUMP, sequence, 0, 0);
+    request.end_message(start);
+    let (handle, count) = (16, set::COUNT);
+    let mut all = Vec::new();
+    let each = |answer: Message<'_>| {
+        let attributes = answer.attributes();
+        let name = attributes.find(set::NAME).unwrap().text().unwrap().to_owned();
+        let name = format!("{:?} {name}", answer.family());
+        let values = attributes.iter().filter(|a| ![handle, count].contains(&a.kind));
+        all.push((name, values.map(|a| (a.kind, a.value.to_vec())).collect()));
+        Ok(())
+    };
+    assert_eq!(kernel.channel.ask(&request, each).unwrap(), DumpEnd::Whole);
+    all.sort();
+    all
+}
+
+#[test]
+fn our_sets_are_byte_for_byte_what_nft_makes_of_its_own_listing() {
+    for nft in nft::all().into_iter().filter(Nft::is_recent) {
+        in_namespace(move || {
+            let mut kernel = installed(&config());
+            let (listed, ours) = (nft.run(&["list", "ruleset"]), raw_sets(&mut kernel));
+            nft.run(&["flush ruleset"]);
+            nft.run_with(&["-f", "-"], &listed);
+            let theirs = raw_sets(&mut kernel);
+            assert_eq!(ours.len(), 28);
+            for (ours, theirs) in ours.iter().zip(&theirs) {
+                assert_eq!(ours, theirs);
+            }
         });
     }
 }
@@ -159,7 +202,7 @@ fn damage_is_told_in_words() {
     ];
     for (command, expected) in cases {
         in_namespace(move || {
-            let system = &nft::all()[0];
+            let system = nft::system();
             let mut kernel = NetlinkKernel::open(&config()).unwrap();
             kernel.commit(&everything(&config(), &[Family::V4])).unwrap();
             let listed = system.run(&["-a", "list", "chain", "ip", "sliceproxy", "refuse"]);
@@ -184,7 +227,7 @@ fn other_peoples_tables_are_passed_over() {
                 map services { type ipv4_addr : verdict; elements = { 1.2.3.4 : drop }; }
                 chain select { type filter hook input priority 0; ip saddr vmap @services; }
             }";
-        nft::all()[0].run_with(&["-f", "-"], others);
+        nft::system().run_with(&["-f", "-"], others);
         let state = kernel.read().unwrap();
         for family in Family::ALL {
             let table = state.table(family).unwrap();
@@ -197,7 +240,7 @@ fn other_peoples_tables_are_passed_over() {
 #[test]
 fn a_table_of_the_same_name_without_our_comment_has_no_identity() {
     in_namespace(|| {
-        nft::all()[0].run(&["add table ip sliceproxy { comment \"mine\"; }"]);
+        nft::system().run(&["add table ip sliceproxy { comment \"mine\"; }"]);
         let state = NetlinkKernel::open(&config()).unwrap().read().unwrap();
         let table = state.v4.unwrap();
         assert_eq!(table.identity, None);

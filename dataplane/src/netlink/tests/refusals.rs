@@ -5,12 +5,13 @@ use std::process::Command;
 
 use nix::libc::{EEXIST, ENOENT};
 
-use super::sample::{address, endpoint, frontend, rows};
+use super::sample::{address, chains, endpoint, frontend, rows};
 use super::{in_namespace, installed};
 use crate::frontend::Family;
 use crate::kernel::{Change, Kernel as _, KernelError, Refusal};
 use crate::netlink::NetlinkKernel;
-use crate::program::ProgramConfig;
+use crate::netlink::refusal::{Verdict as Explained, explain};
+use crate::program::{Program, ProgramConfig};
 use crate::rows::{Chain, Row, RowKey, Verdict};
 use crate::transaction::{Stray, Transaction};
 
@@ -41,6 +42,24 @@ fn the_row_at_fault_is_found_among_hundreds_in_one_message() {
         assert_eq!(refusal.change, Change::Add(bad));
         assert!(!refusal.is_drift(), "{refusal}");
         assert!(kernel.read().unwrap().v4.unwrap().rows.is_empty());
+    });
+}
+
+#[test]
+fn a_kernel_that_names_no_row_is_asked_again_with_one_row_in_a_message() {
+    in_namespace(|| {
+        let mut kernel = installed(&ProgramConfig::default());
+        let bad = Row::backend(frontend(Family::V4, 1, 80), 1000, endpoint(Family::V6, 9));
+        let transaction = with_one_bad(bad);
+        kernel.batch.fill(&transaction, kernel.channel.next_sequence(), 400);
+        kernel.channel.advance(kernel.batch.sent.len());
+        let mut faults = kernel.exchange().unwrap();
+        faults[0].offset = None;
+        assert!(matches!(explain(&kernel.batch, &transaction, &faults), Explained::Unclear));
+        let refused = kernel.attempt(&transaction, 1).unwrap().unwrap_err();
+        let KernelError::Refused(refusals) = refused else { panic!("{refused}") };
+        assert_eq!(refusals.len(), 1);
+        assert_eq!(refusals[0].change, Change::Add(bad));
     });
 }
 
@@ -95,17 +114,79 @@ fn more_refusals_than_the_socket_holds_are_still_refusals() {
     in_namespace(|| {
         let mut kernel = installed(&ProgramConfig::default());
         let deleted: Vec<RowKey> =
-            (0..20_000).map(|n| RowKey::ClusterIp(address(Family::V4, n))).collect();
+            (0..60_000).map(|n| RowKey::ClusterIp(address(Family::V4, n))).collect();
         let mut batch = Transaction { deleted, ..Transaction::default() };
         let refusals = kernel.attempt(&batch, 1).unwrap().unwrap_err();
         let KernelError::Refused(refusals) = refusals else { panic!("{refusals}") };
-        assert!(!refusals.is_empty() && refusals.len() <= 20_000);
+        assert!(!refusals.is_empty() && refusals.len() < 60_000);
         assert!(refusals.iter().all(|r| r.errno == ENOENT));
         // And the socket is good for more.
         batch.deleted.clear();
         batch.added = vec![Row::member(RowKey::ClusterIp(address(Family::V4, 1)))];
         kernel.commit(&batch).unwrap();
         assert_eq!(kernel.read().unwrap().rows().count(), 1);
+    });
+}
+
+/// Installs the program after replacing a name in it by one of the same length.
+fn install_spoilt(name: &[u8], by: &[u8]) -> KernelError {
+    let mut kernel = NetlinkKernel::open(&ProgramConfig::default()).unwrap();
+    let transaction = Transaction {
+        installed: vec![Program::new(Family::V4, &ProgramConfig::default())],
+        new_chains: chains(Family::V4, &ProgramConfig::default()),
+        ..Transaction::default()
+    };
+    let first = kernel.channel.next_sequence();
+    kernel.batch.fill(&transaction, first, 1);
+    kernel.channel.advance(kernel.batch.sent.len());
+    let bytes = kernel.batch.out.as_mut_bytes();
+    let at = bytes.windows(name.len()).position(|window| window == name).unwrap();
+    bytes[at..at + name.len()].copy_from_slice(by);
+    let faults = kernel.exchange().unwrap();
+    // What was missing for the kernel is what stood there before.
+    let bytes = kernel.batch.out.as_mut_bytes();
+    bytes[at..at + name.len()].copy_from_slice(name);
+    match explain(&kernel.batch, &transaction, &faults) {
+        Explained::Known(error) => error,
+        Explained::Unclear => panic!("unclear"),
+    }
+}
+
+#[test]
+fn an_expression_that_the_kernel_lacks_is_named() {
+    in_namespace(|| {
+        for (name, by, what, option) in [
+            ("numgen\0", "numgex\0", "expression numgen", "CONFIG_NFT_NUMGEN"),
+            ("fib\0", "fix\0", "expression fib", "CONFIG_NFT_FIB_IPV4"),
+            ("masq\0", "masx\0", "expression masq", "CONFIG_NFT_MASQ"),
+            ("reject\0", "rejecx\0", "expression reject", "CONFIG_NFT_REJECT"),
+            ("\x08\0\x07\0nat\0", "\x08\0\x07\0nax\0", "chain type nat", "CONFIG_NFT_NAT"),
+        ] {
+            match install_spoilt(name.as_bytes(), by.as_bytes()) {
+                KernelError::Unsupported { what: told, module } => {
+                    assert_eq!(told, what);
+                    assert!(module.contains(option), "{module}");
+                }
+                other => panic!("{name:?}: {other}"),
+            }
+        }
+    });
+}
+
+#[test]
+fn a_chain_or_set_that_is_missing_is_not_a_missing_expression() {
+    in_namespace(|| {
+        for (name, by, what) in [
+            ("reject-now\0", "reject-nox\0", "refuse"),
+            ("cluster-ips\0", "cluster-ipx\0", "refuse"),
+        ] {
+            match install_spoilt(name.as_bytes(), by.as_bytes()) {
+                KernelError::Refused(refusals) => {
+                    assert!(refusals.iter().any(|r| r.to_string().contains(what)), "{refusals:?}");
+                }
+                other => panic!("{name:?}: {other}"),
+            }
+        }
     });
 }
 
@@ -126,6 +207,6 @@ fn who_has_no_right_is_told_so() {
         .uid(65_534)
         .output()
         .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
 }

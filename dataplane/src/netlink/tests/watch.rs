@@ -26,7 +26,7 @@ fn foreign_changes_are_noticed_and_our_own_are_not() {
         kernel.commit(&added(row)).unwrap();
         // Notifications are there when the commit is; there is nothing to wait for.
         assert_eq!(watch.wait(Duration::ZERO).unwrap(), Noticed::TimedOut);
-        let nft = &nft::all()[0];
+        let nft = nft::system();
         nft.run(&["add table ip other"]);
         nft.run(&["add table inet sliceproxy"]);
         assert_eq!(watch.wait(Duration::ZERO).unwrap(), Noticed::TimedOut);

@@ -1,0 +1,81 @@
+//! Tells the log which parts of objects are not served: once, not at each list or status update.
+
+use std::hash::{Hash, Hasher};
+use std::time::Duration;
+
+use rustc_hash::{FxHashMap, FxHasher};
+use tokio::time::Instant;
+use tracing::{debug, warn};
+
+use crate::model::{ObjectName, Rejection};
+
+/// Objects with faults that are remembered. Beyond it everything is forgotten, and told again.
+const MAX_OBJECTS: usize = 10_000;
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// What was told of which object.
+#[derive(Debug)]
+pub(super) struct Complaints {
+    /// Lines about one object per hour.
+    lines_per_hour: usize,
+    told: FxHashMap<ObjectName, Told>,
+}
+
+#[derive(Debug)]
+struct Told {
+    /// Of the rejections told last.
+    digest: u64,
+    since: Instant,
+    lines: usize,
+}
+
+impl Complaints {
+    pub(super) fn new(lines_per_hour: u32) -> Self {
+        let lines_per_hour = usize::try_from(lines_per_hour).unwrap_or(usize::MAX);
+        Self { lines_per_hour, told: FxHashMap::default() }
+    }
+
+    /// These are all rejections of the object. How many lines were written.
+    pub(super) fn tell(&mut self, object: &ObjectName, rejections: &[Rejection]) -> usize {
+        let digest = digest(rejections);
+        let now = Instant::now();
+        if let Some(told) = self.told.get_mut(object) {
+            if told.digest == digest {
+                return 0;
+            }
+            told.digest = digest;
+            if now - told.since >= HOUR {
+                *told = Told { digest, since: now, lines: 0 };
+            }
+        } else if rejections.is_empty() {
+            return 0;
+        } else {
+            if self.told.len() >= MAX_OBJECTS {
+                self.told.clear();
+            }
+            self.told.insert(object.clone(), Told { digest, since: now, lines: 0 });
+        }
+        let Some(told) = self.told.get_mut(object) else { return 0 };
+        let left = self.lines_per_hour.saturating_sub(told.lines);
+        for (i, rejection) in rejections.iter().enumerate() {
+            if i < left {
+                warn!("{rejection}");
+            } else {
+                debug!("{rejection}");
+            }
+        }
+        let lines = rejections.len().min(left);
+        told.lines += lines;
+        lines
+    }
+}
+
+fn digest(rejections: &[Rejection]) -> u64 {
+    let mut hasher = FxHasher::default();
+    for rejection in rejections {
+        rejection.field.hash(&mut hasher);
+        rejection.value.hash(&mut hasher);
+        rejection.reason.hash(&mut hasher);
+    }
+    hasher.finish()
+}

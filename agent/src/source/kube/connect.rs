@@ -1,0 +1,143 @@
+//! From a kubeconfig, an address or the Pod's own credentials to a client.
+//!
+//! Of `kube` we use configuration, credentials and TLS. The connection below is our own, because
+//! a watch that nobody answers any more has to be noticed by TCP: keep-alives, and a limit on
+//! data that is not acknowledged.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hyper_util::client::legacy::Client as HttpClient;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use kube::client::{ClientBuilder, ConfigExt};
+use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::{Client, Config};
+use tower::{BoxError, ServiceExt};
+
+use crate::config::ApiServer;
+
+/// Quiet time after which a connection is probed.
+const KEEPALIVE_AFTER: Duration = Duration::from_secs(30);
+/// Time between probes.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+/// Probes without an answer after which a connection is dead.
+const KEEPALIVE_PROBES: u32 = 3;
+/// Time after which data that is not acknowledged means that a connection is dead.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
+/// Longest time to establish a TCP connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Unused connections are kept that long.
+const POOL_IDLE: Duration = Duration::from_secs(20);
+
+/// Why there is no client.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The kubeconfig cannot be read, parsed, or lacks something.
+    #[error("kubeconfig {}: {}; correct it, or give another with --kubeconfig", .path.display(), chain(.source))]
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: Box<KubeconfigError>,
+    },
+    /// There are no credentials of a Pod.
+    #[error(
+        "neither --kubeconfig nor --master is given, and this is no Pod with a service account: {}",
+        chain(.0)
+    )]
+    InCluster(#[source] InClusterError),
+    /// Certificates, keys or tokens cannot be used.
+    #[error("credentials for the API server at {address}: {}", chain(.source))]
+    Credentials {
+        /// The API server.
+        address: http::Uri,
+        /// What is wrong with them.
+        source: Box<kube::Error>,
+    },
+    /// An HTTP proxy is asked for.
+    #[error(
+        "kubeconfig {}: the API server is to be reached through the proxy {proxy} (proxy-url, or \
+         HTTPS_PROXY in the environment), which is not supported; remove it, or exempt the API \
+         server with NO_PROXY",
+        .path.display()
+    )]
+    Proxy {
+        /// The file.
+        path: PathBuf,
+        /// The proxy.
+        proxy: http::Uri,
+    },
+}
+
+/// A client, and the address that it talks to.
+pub(super) async fn connect(server: &ApiServer) -> Result<(Client, http::Uri), ConnectError> {
+    let config = configuration(server).await?;
+    let address = config.cluster_url.clone();
+    let client = client(&config).map_err(|source| ConnectError::Credentials {
+        address: address.clone(),
+        source: Box::new(source),
+    })?;
+    Ok((client, address))
+}
+
+/// `--master` wins over the kubeconfig's address; alone, it is used without credentials.
+async fn configuration(server: &ApiServer) -> Result<Config, ConnectError> {
+    let mut config = match (&server.kubeconfig, &server.master) {
+        (Some(path), _) => {
+            let wrong =
+                |source| ConnectError::Kubeconfig { path: path.clone(), source: Box::new(source) };
+            let kubeconfig = Kubeconfig::read_from(path).map_err(wrong)?;
+            let options = KubeConfigOptions::default();
+            let config =
+                Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(wrong)?;
+            if let Some(proxy) = config.proxy_url {
+                return Err(ConnectError::Proxy { path: path.clone(), proxy });
+            }
+            config
+        }
+        (None, Some(master)) => Config::new(master.clone()),
+        (None, None) => Config::incluster().map_err(ConnectError::InCluster)?,
+    };
+    if let Some(master) = &server.master {
+        config.cluster_url = master.clone();
+    }
+    Ok(config)
+}
+
+fn client(config: &Config) -> Result<Client, kube::Error> {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    tcp.set_keepalive(Some(KEEPALIVE_AFTER));
+    tcp.set_keepalive_interval(Some(KEEPALIVE_INTERVAL));
+    tcp.set_keepalive_retries(Some(KEEPALIVE_PROBES));
+    tcp.set_tcp_user_timeout(Some(UNACKNOWLEDGED));
+    let tls = config.rustls_https_connector_with_connector(tcp)?;
+    let http = HttpClient::builder(TokioExecutor::new()).pool_idle_timeout(POOL_IDLE).build(tls);
+    let http = http.map_err(BoxError::from);
+    let builder = ClientBuilder::new(http, &*config.default_namespace)
+        .with_layer(&config.extra_headers_layer()?);
+    Ok(match config.auth_layer()? {
+        Some(auth) => builder.with_layer(&auth).with_layer(&config.base_uri_layer()).build(),
+        None => builder.with_layer(&config.base_uri_layer()).build(),
+    })
+}
+
+/// An error with all that caused it, each part said once.
+pub(super) fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let part = error.to_string();
+        if !text.contains(&part) {
+            // Writing to a String cannot fail.
+            let _ = write!(text, ": {part}");
+        }
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,72 @@
+//! Says what is wrong with the API server, once and then once per minute, however many watches
+//! meet it.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use rustc_hash::FxHashMap;
+use tokio::time::Instant;
+use tracing::{debug, info, warn};
+
+use super::api::RequestError;
+use super::request::Resource;
+
+/// The same trouble is not repeated sooner.
+const REPEAT_AFTER: Duration = Duration::from_secs(60);
+
+/// What goes wrong by itself. All watches share one network, but not one permission.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Subject {
+    Server,
+    Resource(&'static str),
+}
+
+/// When what was said, and since when the server is away.
+#[derive(Debug, Default)]
+pub(super) struct Troubles {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    said: FxHashMap<Subject, Instant>,
+    away_since: Option<Instant>,
+}
+
+impl Troubles {
+    /// Something went wrong with `resource`. Whether it was said aloud.
+    pub(super) fn met(&self, resource: Resource, error: &RequestError) -> bool {
+        let away = matches!(error, RequestError::Unreachable(_) | RequestError::Silent(_));
+        let subject = if away { Subject::Server } else { Subject::Resource(resource.plural) };
+        let now = Instant::now();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if away {
+            state.away_since.get_or_insert(now);
+        }
+        let due = state.said.get(&subject).is_none_or(|said| now - *said >= REPEAT_AFTER);
+        if !due {
+            debug!(%resource, %error, "still in trouble");
+            return false;
+        }
+        state.said.insert(subject, now);
+        if away {
+            warn!(%error, "cannot reach the API server; rules stay as they are; trying again");
+        } else {
+            warn!(%error, "the API server does not give us {resource}; trying again");
+        }
+        true
+    }
+
+    /// The server answered for `resource`.
+    pub(super) fn over(&self, resource: Resource) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(since) = state.away_since.take() {
+            let seconds = since.elapsed().as_secs();
+            state.said.remove(&Subject::Server);
+            info!(after_s = seconds, "the API server answers again");
+        }
+        if state.said.remove(&Subject::Resource(resource.plural)).is_some() {
+            info!("the API server gives us {resource} again");
+        }
+    }
+}
