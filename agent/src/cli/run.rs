@@ -24,6 +24,7 @@ use crate::logging;
 use crate::model::Event;
 use crate::report::LogObserver;
 use crate::server::Reporting;
+use crate::server::admin::{AdminError, AdminSocket};
 use crate::source::{addresses, kube, manifests};
 
 /// Events from a source that have not reached the engine yet.
@@ -75,6 +76,7 @@ fn write_config(config: &Config, path: &Path) -> Result<ExitCode> {
 async fn serve(config: &Config, flags: BTreeMap<String, String>) -> Result<ExitCode> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
+    let admin_socket = admin_socket(config)?;
     let program = config.program(&[]);
     let kernel = NetlinkKernel::open(&program)?;
     let own_port = kernel.port();
@@ -101,6 +103,9 @@ async fn serve(config: &Config, flags: BTreeMap<String, String>) -> Result<ExitC
         _ = terminate.recv() => info!("SIGTERM: ending; the rules stay in the kernel"),
         _ = interrupt.recv() => info!("SIGINT: ending; the rules stay in the kernel"),
         failure = servers => return Err(failure.into()),
+        result = answer(admin_socket, handle.clone()) => {
+            result.context("cannot go on answering on the admin socket")?;
+        }
         result = source => {
             error!("the source of Services and slices ended");
             result?;
@@ -112,6 +117,28 @@ async fn serve(config: &Config, flags: BTreeMap<String, String>) -> Result<ExitC
         return Ok(ExitCode::from(exit::FAILED));
     }
     Ok(exit::OK)
+}
+
+/// The socket for `dump`, `diff` and `explain`. Without it traffic is served all the same, unless
+/// another agent has it: two of them would undo each other's work.
+fn admin_socket(config: &Config) -> Result<Option<AdminSocket>, AdminError> {
+    let Some(path) = &config.admin_socket else { return Ok(None) };
+    match AdminSocket::bind(path) {
+        Ok(socket) => Ok(Some(socket)),
+        Err(error @ AdminError::Taken(_)) => Err(error),
+        Err(error) => {
+            error!(%error, "going on without: dump, diff and explain cannot ask this agent");
+            Ok(None)
+        }
+    }
+}
+
+/// Answers questions as long as it is polled; the socket goes with it.
+async fn answer(socket: Option<AdminSocket>, handle: Handle<NetlinkKernel>) -> std::io::Result<()> {
+    match socket {
+        Some(socket) => socket.serve(handle, std::future::pending()).await,
+        None => std::future::pending().await,
+    }
 }
 
 fn settings(config: &Config) -> Settings {
