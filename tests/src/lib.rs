@@ -39,7 +39,6 @@ pub fn wait_for<T>(
 pub mod agent;
 pub mod cluster;
 pub mod generate;
-pub mod cluster;
 pub mod nft;
 pub mod shop;
 pub mod shop_lab;
