@@ -30,7 +30,8 @@ fn run(netns: &Netns, words: &[&str]) -> Output {
 /// `words`, with the manifests in place of an agent.
 fn run_offline(netns: &Netns, words: &[&str]) -> Output {
     let offline = offline();
-    let words: Vec<&str> = words.iter().copied().chain(offline.iter().map(String::as_str)).collect();
+    let words: Vec<&str> =
+        words.iter().copied().chain(offline.iter().map(String::as_str)).collect();
     run(netns, &words)
 }
 
