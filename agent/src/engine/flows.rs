@@ -80,3 +80,7 @@ impl<K: Kernel> Engine<K> {
         by_owner.into_iter().map(check).collect()
     }
 }
+
+#[cfg(test)]
+#[path = "flows_tests.rs"]
+mod tests;
