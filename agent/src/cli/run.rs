@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use sliceproxy_dataplane::frontend::Family;
-use sliceproxy_dataplane::netlink::{NetlinkKernel, Noticed, Watch};
+use sliceproxy_dataplane::netlink::{NetlinkConntrack, NetlinkKernel, Noticed, Watch};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tracing::{error, info, warn};
@@ -18,13 +18,16 @@ use tracing::{error, info, warn};
 use super::args::RunArgs;
 use super::exit;
 use crate::config::{Config, Gate, Source};
+use crate::conntrack::{self, StaleFlows};
 use crate::driver::{self, Handle, Pace};
 use crate::engine::{Engine, Settings};
 use crate::logging;
 use crate::model::Event;
+use crate::node;
 use crate::report::LogObserver;
 use crate::server::Reporting;
 use crate::server::admin::{AdminError, AdminSocket};
+use crate::server::metrics::Metrics;
 use crate::source::{addresses, kube, manifests};
 
 /// Events from a source that have not reached the engine yet.
@@ -51,6 +54,12 @@ pub fn run(args: &RunArgs, flags: BTreeMap<String, String>) -> Result<ExitCode> 
     logging::init(config.logging);
     for warning in loaded.warnings {
         warn!("{warning}");
+    }
+    node::sysctl::apply(&config.conntrack)?;
+    node::oom::apply(config.oom_score_adj);
+    if args.init_only {
+        info!("kernel settings are made: ending, as --init-only says");
+        return Ok(exit::OK);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -84,7 +93,10 @@ async fn serve(config: &Config, flags: BTreeMap<String, String>) -> Result<ExitC
     let pace = Pace { min_period: config.min_sync_period, read_back: config.sync_period };
     let reporting = Reporting::new(config);
     let (failures, _) = mpsc::unbounded_channel();
-    let observer = (LogObserver::default(), reporting.observer(failures));
+    let observer = (
+        LogObserver::default(),
+        (reporting.observer(failures), delete_stale_flows(reporting.metrics.clone())?),
+    );
     let (handle, thread) =
         driver::start(engine, pace, observer).context("cannot start the engine's thread")?;
     watch_foreign_changes(own_port, handle.clone())?;
@@ -97,6 +109,7 @@ async fn serve(config: &Config, flags: BTreeMap<String, String>) -> Result<ExitC
         node_addresses_seen,
         inlet.clone().into_sink(),
     ));
+    tokio::spawn(node::fill::watch());
     let source = start_source(config, inlet);
 
     tokio::select! {
@@ -213,6 +226,15 @@ async fn start_source(config: &Config, inlet: Inlet) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Flows whose translation is out of date are deleted after each commit that made them so.
+fn delete_stale_flows(metrics: Metrics) -> Result<StaleFlows> {
+    let report = move |pass: conntrack::Pass| {
+        metrics.conntrack_reconciled(pass.family, pass.took, pass.swept.deleted);
+    };
+    let started = conntrack::start(NetlinkConntrack::open()?, report);
+    started.context("cannot start the thread that deletes stale flows")
 }
 
 /// Somebody else's changes to our tables make the engine look at the kernel again.
