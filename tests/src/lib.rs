@@ -38,8 +38,8 @@ pub fn wait_for<T>(
 
 pub mod agent;
 pub mod cluster;
-pub mod generate;
 pub mod cluster;
+pub mod generate;
 pub mod nft;
 pub mod shop;
 pub mod shop_lab;
