@@ -33,7 +33,10 @@ pub fn main() -> ExitCode {
         Command::Diff(args) => Ok(diff::run(&args)),
         Command::Render(args) => render::run(&args),
         Command::Cleanup(args) => cleanup::run(&args),
-        _ => Err(anyhow::anyhow!("this command is not built in yet")),
+        Command::Completions(args) => {
+            args.write(&mut std::io::stdout());
+            Ok(exit::OK)
+        }
     };
     result.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");
