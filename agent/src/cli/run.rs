@@ -1,7 +1,6 @@
 //! `sliceproxy run`: the agent. Puts the parts together and waits for a signal.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use anyhow::{Context, Result};
 use sliceproxy_dataplane::frontend::Family;
 use sliceproxy_dataplane::netlink::{NetlinkConntrack, NetlinkKernel, Noticed, Watch};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tracing::{error, info, warn};
 
 use super::args::RunArgs;
@@ -21,8 +20,8 @@ use crate::config::{Config, Gate, Source};
 use crate::conntrack::{self, StaleFlows};
 use crate::driver::{self, Handle, Pace};
 use crate::engine::{Engine, Settings};
+use crate::inlet::Inlet;
 use crate::logging;
-use crate::model::Event;
 use crate::node;
 use crate::report::LogObserver;
 use crate::server::Reporting;
@@ -66,7 +65,7 @@ pub fn run(args: &RunArgs, flags: BTreeMap<String, String>) -> Result<ExitCode> 
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let result = runtime.block_on(serve(&config, flags));
+    let result = runtime.block_on(serve(&Arc::new(config), flags));
     // Readers of files and sockets may be blocked; the process ends without waiting for them.
     runtime.shutdown_background();
     result
@@ -82,14 +81,17 @@ fn write_config(config: &Config, path: &Path) -> Result<ExitCode> {
     Ok(exit::OK)
 }
 
-async fn serve(config: &Config, flags: BTreeMap<String, String>) -> Result<ExitCode> {
+async fn serve(config: &Arc<Config>, flags: BTreeMap<String, String>) -> Result<ExitCode> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
     let admin_socket = admin_socket(config)?;
     let program = config.program(&[]);
     let kernel = NetlinkKernel::open(&program)?;
     let own_port = kernel.port();
-    let engine = Engine::new(settings(config), kernel)?.awaiting_node_port_addresses();
+    let mut engine = Engine::new(settings(config), kernel)?.awaiting_node_port_addresses();
+    if config.needs_pod_cidrs() {
+        engine = engine.awaiting_program();
+    }
     let pace = Pace { min_period: config.min_sync_period, read_back: config.sync_period };
     let reporting = Reporting::new(config);
     let (failures, _) = mpsc::unbounded_channel();
@@ -101,16 +103,15 @@ async fn serve(config: &Config, flags: BTreeMap<String, String>) -> Result<ExitC
         driver::start(engine, pace, observer).context("cannot start the engine's thread")?;
     watch_foreign_changes(own_port, handle.clone())?;
 
-    let (node_addresses, node_addresses_seen) = watch::channel(None);
     let servers = reporting.serve(config, flags, handle.clone());
-    let inlet = Inlet { handle: handle.clone(), node_addresses, reporting };
+    let inlet = Inlet::new(config, handle.clone(), reporting);
     tokio::spawn(addresses::follow(
         config.node_ports.clone(),
-        node_addresses_seen,
+        inlet.node_addresses(),
         inlet.clone().into_sink(),
     ));
     tokio::spawn(node::fill::watch());
-    let source = start_source(config, inlet);
+    let source = start_source(config, inlet.clone());
 
     tokio::select! {
         _ = terminate.recv() => info!("SIGTERM: ending; the rules stay in the kernel"),
@@ -119,6 +120,7 @@ async fn serve(config: &Config, flags: BTreeMap<String, String>) -> Result<ExitC
         result = answer(admin_socket, handle.clone()) => {
             result.context("cannot go on answering on the admin socket")?;
         }
+        missing = inlet.pod_networks_missing() => return Err(missing.into()),
         result = source => {
             error!("the source of Services and slices ended");
             result?;
@@ -175,41 +177,8 @@ pub(super) fn families() -> Vec<Family> {
     Family::ALL.to_vec()
 }
 
-/// Takes events in for the engine, and keeps an eye on the Node's addresses.
-#[derive(Debug, Clone)]
-struct Inlet {
-    handle: Handle<NetlinkKernel>,
-    node_addresses: watch::Sender<Option<Vec<IpAddr>>>,
-    reporting: Reporting,
-}
-
-impl Inlet {
-    fn take(&self, event: Event) {
-        self.reporting.note(&event);
-        let node = match &event {
-            Event::Node(node) => Some(node.clone()),
-            _ => None,
-        };
-        // The engine ends only when the process does.
-        let _ = self.handle.send(event);
-        // After the Node itself: once node ports are known, the engine starts.
-        if let Some(node) = node {
-            let addresses = node.map(|node| node.addresses.clone()).unwrap_or_default();
-            self.node_addresses.send_if_modified(|known| {
-                let changed = known.as_ref() != Some(&addresses);
-                *known = Some(addresses);
-                changed
-            });
-        }
-    }
-
-    fn into_sink(self) -> impl Fn(Event) + Clone + Send + Sync + 'static {
-        move |event| self.take(event)
-    }
-}
-
 /// Runs the configured source; comes back only with an error.
-async fn start_source(config: &Config, inlet: Inlet) -> Result<()> {
+async fn start_source(config: &Config, inlet: Inlet<NetlinkKernel>) -> Result<()> {
     match &config.source {
         Source::Manifests(path) => {
             let (sender, mut events) = mpsc::channel(EVENT_ROOM);
@@ -222,7 +191,8 @@ async fn start_source(config: &Config, inlet: Inlet) -> Result<()> {
         }
         Source::Api(server) => {
             let settings = kube::Settings::new(config, server.clone());
-            kube::run(&settings, inlet.into_sink(), Arc::default()).await?;
+            let freshness = Arc::clone(inlet.freshness());
+            kube::run(&settings, inlet.into_sink(), freshness).await?;
         }
     }
     Ok(())

@@ -74,6 +74,8 @@ pub struct Engine<K> {
     slices_listed: bool,
     /// [`Event::NodePortAddresses`] is still to come, and will.
     node_port_addresses_due: bool,
+    /// [`Engine::set_program`] is still to come.
+    program_due: bool,
     /// The kernel has to be read before the next transaction.
     read_back_due: bool,
     /// Families in which a client may be remembered for an endpoint that it must not get any more.
@@ -112,6 +114,7 @@ impl<K: Kernel> Engine<K> {
             services_listed: false,
             slices_listed: false,
             node_port_addresses_due: false,
+            program_due: false,
             read_back_due: true,
             affinity_due: BTreeSet::new(),
             triggers: Vec::new(),
@@ -124,6 +127,29 @@ impl<K: Kernel> Engine<K> {
     pub fn awaiting_node_port_addresses(mut self) -> Self {
         self.node_port_addresses_due = true;
         self
+    }
+
+    /// Counts nothing as listed before [`Engine::set_program`]: what the program depends on is not
+    /// known yet.
+    #[must_use]
+    pub fn awaiting_program(mut self) -> Self {
+        self.program_due = true;
+        self
+    }
+
+    /// What the programs depend on has changed, or become known: tables that hold other programs are
+    /// replaced with the next [`Engine::sync`], in one transaction with all rows.
+    pub fn set_program(&mut self, program: ProgramConfig) {
+        if program != self.settings.program {
+            let families = self.settings.families.iter();
+            let programs: Vec<Program> =
+                families.map(|family| Program::new(*family, &program)).collect();
+            self.kernel.expect(&programs);
+            self.ledger.set_programs(programs);
+            self.settings.program = program;
+            self.read_back_due = true;
+        }
+        self.listed(|engine| engine.program_due = false);
     }
 
     /// Takes in an event. Changes wishes only; [`Engine::sync`] writes them.
@@ -160,7 +186,10 @@ impl<K: Kernel> Engine<K> {
 
     /// Whether Services and slices have both been listed, so that what is desired is complete.
     pub fn is_listed(&self) -> bool {
-        self.services_listed && self.slices_listed && !self.node_port_addresses_due
+        self.services_listed
+            && self.slices_listed
+            && !self.node_port_addresses_due
+            && !self.program_due
     }
 
     /// Until both are listed, Services and slices are only kept; then all Service ports are made at
