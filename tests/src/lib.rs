@@ -37,6 +37,7 @@ pub fn wait_for<T>(
 }
 
 pub mod agent;
+pub mod cluster;
 pub mod generate;
 pub mod nft;
 pub mod shop;

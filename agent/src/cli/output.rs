@@ -7,7 +7,9 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 
 use anyhow::{Context, Result};
-use comfy_table::{Attribute, Cell as TableCell, Color, ContentArrangement, Table, presets};
+use comfy_table::{
+    Attribute, Cell as TableCell, Color, ColumnConstraint, ContentArrangement, Table, presets,
+};
 use serde::Serialize;
 use serde_norway::Value;
 
@@ -214,6 +216,10 @@ impl Page {
         }
         for column in table.column_iter_mut() {
             column.set_padding((0, 2));
+        }
+        // Names are read as one word.
+        if let Some(first) = table.column_mut(0) {
+            first.set_constraint(ColumnConstraint::ContentWidth);
         }
         for line in table.lines() {
             self.text.push_str(line.trim_end());

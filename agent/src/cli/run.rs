@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ use crate::logging;
 use crate::model::Event;
 use crate::report::LogObserver;
 use crate::server::Reporting;
-use crate::source::{addresses, manifests};
+use crate::source::{addresses, kube, manifests};
 
 /// Events from a source that have not reached the engine yet.
 const EVENT_ROOM: usize = 1_024;
@@ -179,7 +180,10 @@ async fn start_source(config: &Config, inlet: Inlet) -> Result<()> {
             });
             manifests::follow(path.clone(), config.node_name.clone(), sender).await?;
         }
-        Source::Api(_) => anyhow::bail!("the Kubernetes source is not built in yet"),
+        Source::Api(server) => {
+            let settings = kube::Settings::new(config, server.clone());
+            kube::run(&settings, inlet.into_sink(), Arc::default()).await?;
+        }
     }
     Ok(())
 }

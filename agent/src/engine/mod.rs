@@ -1,6 +1,7 @@
 //! The core of the agent: events in, transactions out. Owns all state, knows neither clock nor
 //! network, and is driven by one thread, so nothing in it is ever half done.
 
+mod place;
 mod port;
 mod services;
 mod sync;
@@ -147,13 +148,7 @@ impl<K: Kernel> Engine<K> {
             Event::Node(node) => self.set_node(node),
             Event::ServiceCidrs(networks) => self.set_service_cidrs(networks),
             Event::NodePortAddresses(addresses) => self.set_node_port_addresses(addresses),
-            Event::ZoneRegions(mut regions) => {
-                regions.extend(self.settings.zone_regions.clone());
-                if regions != self.here.regions {
-                    self.here.regions = regions;
-                    self.moved();
-                }
-            }
+            Event::ZoneRegions(regions) => self.set_zone_regions(regions),
         }
     }
 
@@ -234,29 +229,6 @@ impl<K: Kernel> Engine<K> {
             && self.is_listed()
         {
             self.refresh(Some(&old), None);
-        }
-    }
-
-    /// This node's place changed: every Service port is looked at again. Only rows that come out
-    /// differently are written.
-    fn moved(&mut self) {
-        self.affinity_due.extend(self.settings.families.clone());
-        let all = self.ports.values().flatten().map(|port| port.name.clone()).collect();
-        self.settle(all);
-    }
-
-    fn set_node(&mut self, node: Option<Arc<Node>>) {
-        let known = node.as_deref();
-        let zone = known.and_then(|node| node.zone.clone());
-        let region = known.and_then(|node| node.region.clone());
-        let region = region.or_else(|| self.here.regions.get(zone.as_ref()?).cloned());
-        let pod_cidrs = known.map(|node| node.pod_cidrs.clone()).unwrap_or_default();
-        let here = Here { zone, region, pod_cidrs, ..self.here.clone() };
-        let addresses_changed = node_addresses(node.as_ref()) != node_addresses(self.node.as_ref());
-        self.node = node;
-        if here != self.here || addresses_changed {
-            self.here = here;
-            self.moved();
         }
     }
 

@@ -11,7 +11,7 @@ use kube::Client;
 use kube::client::Body;
 use tokio::time::timeout;
 
-use super::connect::{self, chain};
+use super::connect::{self, explain};
 use super::decode::{ACCEPT, ACCEPT_METADATA, Format, Raw, Status};
 use super::request::{Request, Resource, Verb};
 use crate::config::ApiServer;
@@ -140,7 +140,7 @@ impl Api {
         let response = timeout(ANSWER_TIMEOUT, client.send(get))
             .await
             .map_err(|_| RequestError::Silent(ANSWER_TIMEOUT))?
-            .map_err(|error| RequestError::Unreachable(chain(&error)))?;
+            .map_err(|error| RequestError::Unreachable(explain(&error)))?;
         let headers = response.headers();
         let content_type = header(headers, &header::CONTENT_TYPE).unwrap_or_default().to_owned();
         let retry_after = header(headers, &header::RETRY_AFTER).and_then(|text| text.parse().ok());
@@ -219,7 +219,7 @@ async fn next_data(
         let frame = timeout(patience, body.frame()).await;
         match frame.map_err(|_| RequestError::Silent(patience))? {
             None => return Ok(None),
-            Some(Err(error)) => return Err(RequestError::Unreachable(chain(&error))),
+            Some(Err(error)) => return Err(RequestError::Unreachable(explain(&error))),
             // Trailers say nothing to us.
             Some(Ok(frame)) => {
                 if let Ok(data) = frame.into_data() {

@@ -37,7 +37,7 @@ use self::kinds::{Kind, OwnNode, ServiceCidrs, Services, Slices};
 use self::reflector::{Need, Reflector, Shared};
 use self::request::Query;
 use self::troubles::Troubles;
-use crate::config::{ApiServer, Config, Gate, LabelSelector, Source};
+use crate::config::{ApiServer, Config, Gate, LabelSelector};
 use crate::model::{Event, NodeName, ZoneRegions};
 
 /// Why the source ended.
@@ -69,17 +69,16 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// From the configuration; `None` if the API server is not its source.
-    pub fn new(config: &Config) -> Option<Self> {
-        let Source::Api(server) = &config.source else { return None };
-        Some(Self {
-            server: server.clone(),
+    /// From the configuration, for the API server that is its source.
+    pub fn new(config: &Config, server: ApiServer) -> Self {
+        Self {
+            server,
             node: config.node_name.clone(),
             slice_selector: config.slice_selector.clone(),
             topology_routing: config.gates.enabled(Gate::TopologyRouting),
             zone_regions: config.zone_regions.clone(),
             log_lines_per_object: config.limits.log_lines_per_object,
-        })
+        }
     }
 }
 

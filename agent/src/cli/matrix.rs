@@ -1,0 +1,124 @@
+//! `sliceproxy dump topology --all-nodes`: what every node of a snapshot would do.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use sliceproxy_dataplane::fake::FakeKernel;
+
+use super::args::{DumpArgs, DumpKind};
+use super::exit;
+use super::offline::Snapshot;
+use super::output::{self, Cell, Page, Tone, cell, optional};
+use crate::view::{MatrixPortView, MatrixView, matrix};
+
+/// Nodes that are named in the head of a column.
+const NAMED: usize = 3;
+
+/// Prints the matrix.
+///
+/// # Errors
+/// If the manifests cannot be used, or it cannot be written.
+pub(super) fn run(args: &DumpArgs) -> Result<ExitCode> {
+    if args.what != DumpKind::Topology || !args.offline.is_offline() {
+        bail!("--all-nodes works with `dump topology --manifests PATH` only");
+    }
+    let snapshot = Snapshot::open_for_any_node(&args.offline)?;
+    let nodes = &snapshot.world().nodes;
+    if nodes.is_empty() {
+        bail!(
+            "the manifests hold no Node: add them (kubectl get svc,endpointslices,nodes -A -o yaml)"
+        );
+    }
+    let engine = snapshot.engine(FakeKernel::new())?;
+    let nodes = nodes.iter().map(|(name, node)| (name, &**node));
+    let filter = args.filter.clone().unwrap_or_default();
+    let view = matrix(&engine, nodes, &filter, args.overload_factor);
+    output::print(&view, args.output, |page| show(page, &view))?;
+    Ok(exit::OK)
+}
+
+fn show(page: &mut Page, view: &MatrixView) {
+    page.line("Share of each node's traffic that each endpoint gets, and of all, if every node sends the same.");
+    for port in &view.service_ports {
+        show_port(page, view, port);
+    }
+}
+
+fn show_port(page: &mut Page, view: &MatrixView, port: &MatrixPortView) {
+    page.heading(&format!("{} over {}", port.service_port, port.family));
+    if port.endpoints.is_empty() {
+        page.line("  no endpoint is ready");
+        return;
+    }
+    if !port.unserved_nodes.is_empty() {
+        let nodes = port.unserved_nodes.join(", ");
+        page.toned_line(&format!("  nobody serves traffic from {nodes}"), Tone::Bad);
+    }
+    let columns = columns(port, view.nodes.len());
+    let names = columns.iter().map(|nodes| column_name(view, nodes));
+    let header: Vec<String> = ["ENDPOINT", "NODE", "ZONE"]
+        .into_iter()
+        .map(ToOwned::to_owned)
+        .chain(names)
+        .chain(["ALL", "OF FAIR"].into_iter().map(ToOwned::to_owned))
+        .collect();
+    let header: Vec<&str> = header.iter().map(String::as_str).collect();
+    page.table(
+        &header,
+        port.endpoints.iter().map(|endpoint| {
+            let shares = columns.iter().map(|nodes| {
+                let share = nodes.first().and_then(|node| endpoint.percent_by_node.get(*node));
+                percent(share.copied().unwrap_or_default())
+            });
+            let tone = if endpoint.overloaded { Tone::Bad } else { Tone::Plain };
+            let mut cells = vec![
+                cell(&endpoint.endpoint),
+                optional(endpoint.node.as_ref()),
+                optional(endpoint.zone.as_ref()),
+            ];
+            cells.extend(shares.map(cell));
+            cells.push(cell(percent(endpoint.percent)));
+            cells.push(Cell::toned(format!("{:.2} x", endpoint.times_fair), tone));
+            cells
+        }),
+    );
+    for endpoint in port.endpoints.iter().filter(|endpoint| endpoint.overloaded) {
+        let warning = format!(
+            "warning: {} gets {} of all traffic, {:.2} times its fair share of {} (more than {})",
+            endpoint.endpoint,
+            percent(endpoint.percent),
+            endpoint.times_fair,
+            percent(port.fair_percent),
+            view.overload_factor
+        );
+        page.toned_line(&warning, Tone::Bad);
+    }
+}
+
+/// Nodes that send alike share a column.
+fn columns(port: &MatrixPortView, nodes: usize) -> Vec<Vec<usize>> {
+    let mut alike: BTreeMap<Vec<String>, Vec<usize>> = BTreeMap::new();
+    for node in 0..nodes {
+        let shares = port.endpoints.iter().map(|endpoint| {
+            endpoint.percent_by_node.get(node).map(ToString::to_string).unwrap_or_default()
+        });
+        alike.entry(shares.collect()).or_default().push(node);
+    }
+    let mut columns: Vec<Vec<usize>> = alike.into_values().collect();
+    columns.sort_unstable();
+    columns
+}
+
+fn column_name(view: &MatrixView, nodes: &[usize]) -> String {
+    let names = nodes.iter().take(NAMED).filter_map(|node| view.nodes.get(*node));
+    let mut lines: Vec<String> = names.map(|node| output::clean(&node.name)).collect();
+    if nodes.len() > NAMED {
+        lines.push(format!("and {} more", nodes.len() - NAMED));
+    }
+    lines.join("\n")
+}
+
+fn percent(percent: f64) -> String {
+    if percent == 0.0 { "-".to_owned() } else { format!("{percent:.1} %") }
+}
