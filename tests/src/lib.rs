@@ -42,3 +42,4 @@ pub mod generate;
 pub mod nft;
 pub mod shop;
 pub mod shop_lab;
+pub mod sidebyside;
