@@ -37,7 +37,9 @@ pub fn wait_for<T>(
 }
 
 pub mod agent;
+pub mod flows;
 pub mod generate;
+pub mod manifest;
 pub mod nft;
 pub mod shop;
 pub mod shop_lab;
