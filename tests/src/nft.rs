@@ -43,6 +43,11 @@ impl Nft {
         Ok(Self { program: path.trim().into() })
     }
 
+    /// What is started; a name to look up in `PATH` for the system's.
+    pub fn program(&self) -> &Path {
+        &self.program
+    }
+
     /// Runs it in `netns` and returns what it printed.
     ///
     /// # Errors

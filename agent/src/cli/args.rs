@@ -9,11 +9,10 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-use super::target::Target;
 use crate::config::Flags;
 use crate::config::flags::{SourceFlags, TrafficFlags};
 use crate::version;
-use crate::view::Filter;
+use crate::view::{Filter, Target};
 
 const ROOT_EXAMPLES: &str = "\
 Examples:

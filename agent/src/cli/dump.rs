@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::args::{DumpArgs, DumpKind};
 use super::ask::ask;
-use super::{exit, output, tables};
+use super::{exit, matrix, output, tables};
 use crate::view::{Answer, Question};
 
 /// Prints what is asked for.
@@ -14,6 +14,9 @@ use crate::view::{Answer, Question};
 /// # Errors
 /// If there is no answer, or it cannot be written.
 pub fn run(args: &DumpArgs) -> Result<ExitCode> {
+    if args.all_nodes {
+        return matrix::run(args);
+    }
     let filter = args.filter.clone().unwrap_or_default();
     let question = match args.what {
         DumpKind::Services => Question::Services(filter),
@@ -29,7 +32,8 @@ pub fn run(args: &DumpArgs) -> Result<ExitCode> {
         Answer::Rows(rows) => tables::rows(page, rows),
         Answer::Kernel(kernel) => tables::kernel(page, kernel),
         Answer::Topology(topology) => tables::topology(page, topology),
-        Answer::Diff(_) => {}
+        // Not asked for.
+        Answer::Diff(_) | Answer::Explain(_) => {}
     })?;
     Ok(exit::OK)
 }

@@ -7,12 +7,13 @@ pub mod client;
 pub mod diff;
 pub mod dump;
 pub mod exit;
+pub mod explain;
+mod matrix;
 pub mod offline;
 mod output;
 pub mod render;
 pub mod run;
 mod tables;
-pub mod target;
 
 use std::process::ExitCode;
 
@@ -28,10 +29,14 @@ pub fn main() -> ExitCode {
         // Before anything starts a thread: it may have to enter a user namespace.
         Command::Demo(_) => demo::run().map(|()| exit::OK).map_err(Into::into),
         Command::Dump(args) => dump::run(&args),
+        Command::Explain(args) => explain::run(&args),
         Command::Diff(args) => Ok(diff::run(&args)),
         Command::Render(args) => render::run(&args),
         Command::Cleanup(args) => cleanup::run(&args),
-        _ => Err(anyhow::anyhow!("this command is not built in yet")),
+        Command::Completions(args) => {
+            args.write(&mut std::io::stdout());
+            Ok(exit::OK)
+        }
     };
     result.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

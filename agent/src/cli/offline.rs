@@ -33,12 +33,22 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Reads `path` for the node that `config` names, and says on standard error what of it is not
-    /// used.
+    /// Reads the manifests that `flags` name, for the node that they name, and says on standard
+    /// error what of them is not used.
     ///
     /// # Errors
     /// If the manifests cannot be read or do not hold the node.
     pub fn open(flags: &OfflineFlags) -> Result<Self> {
+        let snapshot = Self::open_for_any_node(flags)?;
+        snapshot.check_node()?;
+        Ok(snapshot)
+    }
+
+    /// The same, whether the node is there or not.
+    ///
+    /// # Errors
+    /// If the manifests cannot be read.
+    pub fn open_for_any_node(flags: &OfflineFlags) -> Result<Self> {
         let loaded = Config::load(&flags.to_flags())?;
         for warning in loaded.warnings {
             eprintln!("warning: {warning}");
@@ -51,27 +61,32 @@ impl Snapshot {
         Ok(snapshot)
     }
 
-    /// The quiet part of [`Snapshot::open`].
+    /// The quiet part of it.
     ///
     /// # Errors
-    /// As there.
+    /// If the manifests cannot be read.
     pub fn load(config: Config, path: &Path) -> Result<Self> {
         let world = manifests::load(path)?;
-        if !world.nodes.is_empty() && !world.nodes.contains_key(&config.node_name) {
-            let mut known: Vec<String> = world.nodes.keys().map(ToString::to_string).collect();
-            known.truncate(10);
-            bail!(
-                "there is no node {:?} in {}; choose one with --node-name, such as {}",
-                &*config.node_name.0,
-                path.display(),
-                known.join(", ")
-            );
-        }
         let node = world.nodes.get(&config.node_name);
         let addresses = node.map(|node| node.addresses.clone()).unwrap_or_default();
         let served = addresses.iter().filter(|ip| config.node_ports.serves(**ip, &addresses));
         let node_port_addresses = served.copied().collect();
         Ok(Self { config, world, node_port_addresses, families: Family::ALL.to_vec() })
+    }
+
+    fn check_node(&self) -> Result<()> {
+        let (name, nodes) = (&self.config.node_name, &self.world.nodes);
+        // Objects without any Node are fine: then nothing is known of this one.
+        if nodes.is_empty() || nodes.contains_key(name) {
+            return Ok(());
+        }
+        let mut known: Vec<String> = nodes.keys().map(ToString::to_string).collect();
+        known.truncate(10);
+        bail!(
+            "there is no node {:?} in the manifests; choose one with --node-name, such as {}",
+            &*name.0,
+            known.join(", ")
+        )
     }
 
     /// Takes families and node-port addresses from the machine that the command runs on.
@@ -139,7 +154,12 @@ impl Snapshot {
             let kernel = NetlinkKernel::open(&this.program())?;
             return Ok(question.answer(&mut this.engine(kernel)?)?);
         }
-        Ok(question.answer(&mut self.engine(FakeKernel::new())?)?)
+        let mut engine = self.engine(FakeKernel::new())?;
+        if matches!(question, Question::Explain { .. }) {
+            // A packet's way leads through a kernel that holds what is desired.
+            engine.sync()?;
+        }
+        Ok(question.answer(&mut engine)?)
     }
 
     fn complain(&self) {
@@ -158,16 +178,14 @@ impl Snapshot {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-    use super::*;
     use crate::view::shop;
 
     #[test]
     fn a_node_that_is_not_there_is_named_with_those_that_are() {
-        let snapshot = shop::snapshot("node-a1", "");
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/shop.yaml");
-        let mut config = snapshot.config;
-        config.node_name = crate::model::NodeName::new("node-x").unwrap();
-        let error = Snapshot::load(config, &path).unwrap_err().to_string();
+        let mut snapshot = shop::snapshot("node-a1", "");
+        snapshot.check_node().unwrap();
+        snapshot.config.node_name = crate::model::NodeName::new("node-x").unwrap();
+        let error = snapshot.check_node().unwrap_err().to_string();
         assert!(error.contains("no node \"node-x\"") && error.contains("node-a1"), "{error}");
     }
 }

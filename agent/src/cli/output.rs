@@ -7,7 +7,9 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 
 use anyhow::{Context, Result};
-use comfy_table::{Attribute, Cell as TableCell, Color, ContentArrangement, Table, presets};
+use comfy_table::{
+    Attribute, Cell as TableCell, Color, ColumnConstraint, ContentArrangement, Table, presets,
+};
 use serde::Serialize;
 use serde_norway::Value;
 
@@ -40,7 +42,7 @@ pub(super) fn print<T: Serialize>(
 /// Writes to standard output.
 ///
 /// # Errors
-/// As [`print`].
+/// As [`print()`].
 pub(super) fn write_out(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -214,6 +216,10 @@ impl Page {
         }
         for column in table.column_iter_mut() {
             column.set_padding((0, 2));
+        }
+        // Names are read as one word.
+        if let Some(first) = table.column_mut(0) {
+            first.set_constraint(ColumnConstraint::ContentWidth);
         }
         for line in table.lines() {
             self.text.push_str(line.trim_end());

@@ -8,7 +8,7 @@ use sliceproxy_dataplane::frontend::Family;
 use super::address::{frontend_kind, parse_address, parse_network, special_kind};
 use super::filled;
 use super::rejections::Rejections;
-use crate::wire::{self, ServiceSpec, Text};
+use crate::wire::{self, ServiceSpec};
 
 /// Most external IPs of one Service.
 pub const MAX_EXTERNAL_IPS: usize = 1_000;
@@ -19,15 +19,16 @@ pub const MAX_SOURCE_RANGES: usize = 10_000;
 
 /// One per family, each by its own family; `ipFamilies` must not contradict.
 pub(super) fn cluster_ips(spec: &ServiceSpec<'_>, rejections: &mut Rejections) -> Vec<IpAddr> {
-    let texts: &[Text<'_>] =
-        if spec.cluster_ips.is_empty() { spec.cluster_ip.as_slice() } else { &spec.cluster_ips };
+    let single = spec.cluster_ips.is_empty();
+    let texts = if single { spec.cluster_ip.as_slice() } else { &spec.cluster_ips };
+    let field = |i| if single { "spec.clusterIP".into() } else { format!("spec.clusterIPs[{i}]") };
     let mut ips: Vec<IpAddr> = Vec::new();
     // More than two are at least one too many; the first one too many is named.
     for (i, text) in texts.iter().take(3).enumerate() {
         let declared = spec.ip_families.get(i).map(|family| &**family);
         match frontend_address(text) {
             Ok(ip) if declared.is_some_and(|d| d != Family::of(ip).to_string()) => rejections.add(
-                format_args!("spec.clusterIPs[{i}]"),
+                format_args!("{}", field(i)),
                 text,
                 format_args!(
                     "not of the family that spec.ipFamilies[{i}] says; it is not served; make \
@@ -36,13 +37,13 @@ pub(super) fn cluster_ips(spec: &ServiceSpec<'_>, rejections: &mut Rejections) -
             ),
             Ok(ip) if ips.iter().any(|other| Family::of(*other) == Family::of(ip)) => rejections
                 .add(
-                    format_args!("spec.clusterIPs[{i}]"),
+                    format_args!("{}", field(i)),
                     text,
                     "a second cluster IP of its family; it is not served; remove it",
                 ),
             Ok(ip) => ips.push(ip),
             Err(fault) => rejections.add(
-                format_args!("spec.clusterIPs[{i}]"),
+                format_args!("{}", field(i)),
                 text,
                 format_args!("{fault}; it is not served; correct it"),
             ),

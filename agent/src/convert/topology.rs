@@ -67,11 +67,11 @@ fn parse_keys(text: &str) -> Result<Vec<TopologyKey>, Fault> {
     if text.trim().is_empty() {
         return Err(Fault::Empty);
     }
+    if text.split(',').count() > MAX_TOPOLOGY_KEYS {
+        return Err(Fault::TooMany);
+    }
     let mut keys = Vec::new();
     for name in text.split(',').map(str::trim) {
-        if keys.len() == MAX_TOPOLOGY_KEYS {
-            return Err(Fault::TooMany);
-        }
         if keys.last() == Some(&TopologyKey::Any) {
             return Err(Fault::AnyNotLast);
         }
@@ -141,6 +141,8 @@ mod tests {
             ("kubernetes.io/hostname,kubernetes.io/hostname", "twice"),
             ("topology.kubernetes.io/Zone", "is not a topology key"),
             ("topology.kubernetes.io/rack,*", "topology.kubernetes.io/rack"),
+            (&"kubernetes.io/hostname,".repeat(16), "more than 16"),
+            (&"kubernetes.io/hostname,".repeat(15), "twice"),
         ] {
             let (parsed, rejected) = parse(Some(text), None);
             assert_eq!((parsed.keys, rejected), (None, 1), "{text}");

@@ -2,6 +2,7 @@
 //! network, and is driven by one thread, so nothing in it is ever half done.
 
 mod flows;
+mod place;
 mod port;
 mod services;
 mod sync;
@@ -73,6 +74,8 @@ pub struct Engine<K> {
     slices_listed: bool,
     /// [`Event::NodePortAddresses`] is still to come, and will.
     node_port_addresses_due: bool,
+    /// [`Engine::set_program`] is still to come.
+    program_due: bool,
     /// The kernel has to be read before the next transaction.
     read_back_due: bool,
     /// Families in which a client may be remembered for an endpoint that it must not get any more.
@@ -111,6 +114,7 @@ impl<K: Kernel> Engine<K> {
             services_listed: false,
             slices_listed: false,
             node_port_addresses_due: false,
+            program_due: false,
             read_back_due: true,
             affinity_due: BTreeSet::new(),
             triggers: Vec::new(),
@@ -123,6 +127,29 @@ impl<K: Kernel> Engine<K> {
     pub fn awaiting_node_port_addresses(mut self) -> Self {
         self.node_port_addresses_due = true;
         self
+    }
+
+    /// Counts nothing as listed before [`Engine::set_program`]: what the program depends on is not
+    /// known yet.
+    #[must_use]
+    pub fn awaiting_program(mut self) -> Self {
+        self.program_due = true;
+        self
+    }
+
+    /// What the programs depend on has changed, or become known: tables that hold other programs are
+    /// replaced with the next [`Engine::sync`], in one transaction with all rows.
+    pub fn set_program(&mut self, program: ProgramConfig) {
+        if program != self.settings.program {
+            let families = self.settings.families.iter();
+            let programs: Vec<Program> =
+                families.map(|family| Program::new(*family, &program)).collect();
+            self.kernel.expect(&programs);
+            self.ledger.set_programs(programs);
+            self.settings.program = program;
+            self.read_back_due = true;
+        }
+        self.listed(|engine| engine.program_due = false);
     }
 
     /// Takes in an event. Changes wishes only; [`Engine::sync`] writes them.
@@ -153,19 +180,16 @@ impl<K: Kernel> Engine<K> {
             Event::Node(node) => self.set_node(node),
             Event::ServiceCidrs(networks) => self.set_service_cidrs(networks),
             Event::NodePortAddresses(addresses) => self.set_node_port_addresses(addresses),
-            Event::ZoneRegions(mut regions) => {
-                regions.extend(self.settings.zone_regions.clone());
-                if regions != self.here.regions {
-                    self.here.regions = regions;
-                    self.moved();
-                }
-            }
+            Event::ZoneRegions(regions) => self.set_zone_regions(regions),
         }
     }
 
     /// Whether Services and slices have both been listed, so that what is desired is complete.
     pub fn is_listed(&self) -> bool {
-        self.services_listed && self.slices_listed && !self.node_port_addresses_due
+        self.services_listed
+            && self.slices_listed
+            && !self.node_port_addresses_due
+            && !self.program_due
     }
 
     /// Until both are listed, Services and slices are only kept; then all Service ports are made at
@@ -244,29 +268,6 @@ impl<K: Kernel> Engine<K> {
             && self.is_listed()
         {
             self.refresh(Some(&old), None);
-        }
-    }
-
-    /// This node's place changed: every Service port is looked at again. Only rows that come out
-    /// differently are written.
-    fn moved(&mut self) {
-        self.affinity_due.extend(self.settings.families.clone());
-        let all = self.ports.values().flatten().map(|port| port.name.clone()).collect();
-        self.settle(all);
-    }
-
-    fn set_node(&mut self, node: Option<Arc<Node>>) {
-        let known = node.as_deref();
-        let zone = known.and_then(|node| node.zone.clone());
-        let region = known.and_then(|node| node.region.clone());
-        let region = region.or_else(|| self.here.regions.get(zone.as_ref()?).cloned());
-        let pod_cidrs = known.map(|node| node.pod_cidrs.clone()).unwrap_or_default();
-        let here = Here { zone, region, pod_cidrs, ..self.here.clone() };
-        let addresses_changed = node_addresses(node.as_ref()) != node_addresses(self.node.as_ref());
-        self.node = node;
-        if here != self.here || addresses_changed {
-            self.here = here;
-            self.moved();
         }
     }
 

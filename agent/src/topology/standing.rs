@@ -14,7 +14,8 @@ pub struct Here {
     pub node: NodeName,
     /// Its zone, if its Node object has the label.
     pub zone: Option<Zone>,
-    /// Its region, if its Node object has the label or its zone's region is known.
+    /// Its region: what the configuration says of its zone, else its own label, else what was looked
+    /// up for its zone.
     pub region: Option<Region>,
     /// The regions of zones, as far as they are known.
     pub regions: ZoneRegions,
@@ -56,10 +57,8 @@ impl Standing {
         let same_node = endpoint.node.as_ref() == Some(&here.node);
         let in_zone = same_node || endpoint.zone == here.zone;
         let same_zone = here.zone.is_some() && in_zone;
-        let region = endpoint
-            .region
-            .as_ref()
-            .or_else(|| endpoint.zone.as_ref().and_then(|zone| here.regions.get(zone)));
+        let of_zone = endpoint.zone.as_ref().and_then(|zone| here.regions.get(zone));
+        let region = of_zone.or(endpoint.region.as_ref());
         let in_region = same_node || same_zone || region == here.region.as_ref();
         let hints = endpoint.hints.as_deref();
         let hinted_for_zone = |zone: &Zone| hints.is_some_and(|hints| hints.zones.contains(zone));

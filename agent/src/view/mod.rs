@@ -3,21 +3,31 @@
 //! here decides anything.
 
 mod diff;
+mod explain;
 mod filter;
 mod kernel;
+mod matrix;
 mod question;
+mod route;
 mod rows;
 mod services;
 #[cfg(test)]
 pub(crate) mod shop;
 mod slices;
+mod target;
 mod topology;
 
 pub use diff::{DiffView, DifferenceView, ProgramState, TableDiffView, diff};
+pub use explain::{
+    EndpointView, ExplainView, FrontendExplanation, ServicePortExplanation, explain,
+};
 pub use filter::{Filter, FilterError};
 pub use kernel::{KernelView, StrayView, TableView, kernel};
+pub use matrix::{MatrixEndpointView, MatrixNodeView, MatrixPortView, MatrixView, matrix};
 pub use question::{Answer, NoAnswer, Question};
+pub use route::{ChoiceView, OutcomeKind, RouteView};
 pub use rows::{RowState, RowView, rows};
 pub use services::{FrontendView, ServicePortView, Treatment, services};
 pub use slices::{HintsView, SliceEndpointView, SlicePortView, SliceView, slices};
+pub use target::Target;
 pub use topology::{LocalTopologyView, TopologyView, topology};

@@ -1,12 +1,14 @@
 //! What can be asked of an engine, and the answers: the same for the running agent, which is asked
 //! over its socket, and for one made of manifests.
 
+use std::net::IpAddr;
+
 use serde::Serialize;
 use sliceproxy_dataplane::kernel::{Kernel, KernelError};
 
 use super::{
-    DiffView, Filter, KernelView, RowView, ServicePortView, SliceView, TopologyView, diff, kernel,
-    rows, services, slices, topology,
+    DiffView, ExplainView, Filter, KernelView, RowView, ServicePortView, SliceView, Target,
+    TopologyView, diff, explain, kernel, rows, services, slices, topology,
 };
 use crate::engine::Engine;
 
@@ -25,6 +27,13 @@ pub enum Question {
     Topology(Filter),
     /// What the kernel lacks or has too much.
     Diff,
+    /// Where a connection would go, and why.
+    Explain {
+        /// What it would go to.
+        target: Target,
+        /// The client, if it matters who that is.
+        from: Option<IpAddr>,
+    },
 }
 
 /// Why there is no answer.
@@ -59,6 +68,8 @@ pub enum Answer {
     Topology(Vec<TopologyView>),
     /// To [`Question::Diff`].
     Diff(DiffView),
+    /// To [`Question::Explain`].
+    Explain(ExplainView),
 }
 
 impl Question {
@@ -71,13 +82,16 @@ impl Question {
         parameters: impl IntoIterator<Item = (&'p str, &'p str)>,
     ) -> Result<Self, NoAnswer> {
         let mut filter = Filter::default();
+        let (mut target, mut from) = (None, None);
         for (parameter, value) in parameters {
             let bad = |error: &dyn std::fmt::Display| {
                 NoAnswer::BadQuestion(format!("parameter {parameter:?}: {error}"))
             };
             match parameter {
                 "filter" => filter = value.parse().map_err(|error| bad(&error))?,
-                _ => return Err(bad(&"unknown, known is filter")),
+                "target" => target = Some(value.parse().map_err(|error| bad(&error))?),
+                "from" => from = Some(value.parse().map_err(|error| bad(&error))?),
+                _ => return Err(bad(&"unknown, known are filter, target and from")),
             }
         }
         match name {
@@ -87,6 +101,10 @@ impl Question {
             "kernel" => Ok(Self::Kernel(filter)),
             "topology" => Ok(Self::Topology(filter)),
             "diff" => Ok(Self::Diff),
+            "explain" => match target {
+                Some(target) => Ok(Self::Explain { target, from }),
+                None => Err(NoAnswer::BadQuestion("parameter \"target\" is missing".to_owned())),
+            },
             _ => Err(NoAnswer::BadQuestion(format!(
                 "{name:?} cannot be asked for: the agent and the command are of different versions"
             ))),
@@ -102,6 +120,10 @@ impl Question {
             Self::Kernel(filter) => ("kernel", Some(filter)),
             Self::Topology(filter) => ("topology", Some(filter)),
             Self::Diff => ("diff", None),
+            Self::Explain { target, from } => {
+                let from = from.map(|from| format!("&from={from}")).unwrap_or_default();
+                return format!("explain?target={target}{from}");
+            }
         };
         match filter.filter(|filter| !filter.is_all()) {
             Some(filter) => format!("{name}?filter={filter}"),
@@ -135,6 +157,7 @@ impl Question {
                 let state = engine.kernel_mut().read()?;
                 Answer::Diff(diff(engine, &state))
             }
+            Self::Explain { target, from } => Answer::Explain(explain(engine, target, *from)?),
         })
     }
 
@@ -150,6 +173,7 @@ impl Question {
             Self::Kernel(_) => Answer::Kernel(serde_json::from_slice(json)?),
             Self::Topology(_) => Answer::Topology(serde_json::from_slice(json)?),
             Self::Diff => Answer::Diff(serde_json::from_slice(json)?),
+            Self::Explain { .. } => Answer::Explain(serde_json::from_slice(json)?),
         })
     }
 }
@@ -170,6 +194,11 @@ mod tests {
             Question::Topology(filter),
             Question::Rows(Filter::default()),
             Question::Diff,
+            Question::Explain { target: "shop/web:http".parse().unwrap(), from: None },
+            Question::Explain {
+                target: "[fd00:10:96::d:fa5b]:80/TCP".parse().unwrap(),
+                from: Some("fd00:244:1::7".parse().unwrap()),
+            },
         ]
     }
 

@@ -166,6 +166,13 @@ impl Kernel for NetlinkKernel {
         read::state(&mut self.channel, &self.programs)
     }
 
+    fn expect(&mut self, programs: &[Program]) {
+        for program in programs {
+            let own = self.programs.iter_mut().filter(|own| own.family() == program.family());
+            own.for_each(|own| own.clone_from(program));
+        }
+    }
+
     fn read_affinity(&mut self, family: Family) -> Result<Vec<AffinityRow>, KernelError> {
         read::affinity(&mut self.channel, family)
     }

@@ -13,7 +13,7 @@ use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use kube::client::{ClientBuilder, ConfigExt};
-use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use tower::{BoxError, ServiceExt};
 
@@ -32,30 +32,29 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Unused connections are kept that long.
 const POOL_IDLE: Duration = Duration::from_secs(20);
 
-/// Why there is no client.
-#[derive(Debug, thiserror::Error)]
+/// Why there is no client. What caused it is part of the message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectError {
     /// The kubeconfig cannot be read, parsed, or lacks something.
-    #[error("kubeconfig {}: {}; correct it, or give another with --kubeconfig", .path.display(), chain(.source))]
+    #[error("kubeconfig {}: {reason}; correct it, or give another with --kubeconfig", .path.display())]
     Kubeconfig {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
-        source: Box<KubeconfigError>,
+        reason: String,
     },
     /// There are no credentials of a Pod.
     #[error(
-        "neither --kubeconfig nor --master is given, and this is no Pod with a service account: {}",
-        chain(.0)
+        "neither --kubeconfig nor --master is given, and this is no Pod with a service account: {0}"
     )]
-    InCluster(#[source] InClusterError),
+    InCluster(String),
     /// Certificates, keys or tokens cannot be used.
-    #[error("credentials for the API server at {address}: {}", chain(.source))]
+    #[error("credentials for the API server at {address}: {reason}")]
     Credentials {
         /// The API server.
         address: http::Uri,
         /// What is wrong with them.
-        source: Box<kube::Error>,
+        reason: String,
     },
     /// An HTTP proxy is asked for.
     #[error(
@@ -76,9 +75,9 @@ pub enum ConnectError {
 pub(super) async fn connect(server: &ApiServer) -> Result<(Client, http::Uri), ConnectError> {
     let config = configuration(server).await?;
     let address = config.cluster_url.clone();
-    let client = client(&config).map_err(|source| ConnectError::Credentials {
+    let client = client(&config).map_err(|error| ConnectError::Credentials {
         address: address.clone(),
-        source: Box::new(source),
+        reason: explain(&error),
     })?;
     Ok((client, address))
 }
@@ -87,8 +86,10 @@ pub(super) async fn connect(server: &ApiServer) -> Result<(Client, http::Uri), C
 async fn configuration(server: &ApiServer) -> Result<Config, ConnectError> {
     let mut config = match (&server.kubeconfig, &server.master) {
         (Some(path), _) => {
-            let wrong =
-                |source| ConnectError::Kubeconfig { path: path.clone(), source: Box::new(source) };
+            let wrong = |error: KubeconfigError| ConnectError::Kubeconfig {
+                path: path.clone(),
+                reason: first_line(&chain(&error)),
+            };
             let kubeconfig = Kubeconfig::read_from(path).map_err(wrong)?;
             let options = KubeConfigOptions::default();
             let config =
@@ -99,7 +100,10 @@ async fn configuration(server: &ApiServer) -> Result<Config, ConnectError> {
             config
         }
         (None, Some(master)) => Config::new(master.clone()),
-        (None, None) => Config::incluster().map_err(ConnectError::InCluster)?,
+        (None, None) => {
+            let nowhere = |error| ConnectError::InCluster(chain(&error));
+            Config::incluster().map_err(nowhere)?
+        }
     };
     if let Some(master) = &server.master {
         config.cluster_url = master.clone();
@@ -127,8 +131,28 @@ fn client(config: &Config) -> Result<Client, kube::Error> {
     })
 }
 
+/// What a request or a client failed of, without the names that `kube` gives to layers.
+pub(super) fn explain(error: &kube::Error) -> String {
+    let text = match error {
+        kube::Error::Service(error) => chain(&**error),
+        kube::Error::HyperError(error) => chain(error),
+        kube::Error::RustlsTls(error) => chain(error),
+        kube::Error::Auth(error) => chain(error),
+        other => chain(other),
+    };
+    if text.contains("UnknownIssuer") {
+        return format!("{text}; check certificate-authority in the kubeconfig");
+    }
+    text
+}
+
+/// Parsers add pictures of the text, which holds secrets.
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
 /// An error with all that caused it, each part said once.
-pub(super) fn chain(error: &(dyn Error + 'static)) -> String {
+fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -141,3 +165,6 @@ pub(super) fn chain(error: &(dyn Error + 'static)) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,6 +22,7 @@ mod regions;
 mod request;
 #[cfg(test)]
 mod tests;
+mod texts;
 mod troubles;
 
 use std::convert::Infallible;
@@ -37,7 +38,7 @@ use self::kinds::{Kind, OwnNode, ServiceCidrs, Services, Slices};
 use self::reflector::{Need, Reflector, Shared};
 use self::request::Query;
 use self::troubles::Troubles;
-use crate::config::{ApiServer, Config, Gate, LabelSelector, Source};
+use crate::config::{ApiServer, Config, Gate, LabelSelector};
 use crate::model::{Event, NodeName, ZoneRegions};
 
 /// Why the source ended.
@@ -69,17 +70,16 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// From the configuration; `None` if the API server is not its source.
-    pub fn new(config: &Config) -> Option<Self> {
-        let Source::Api(server) = &config.source else { return None };
-        Some(Self {
-            server: server.clone(),
+    /// From the configuration, for the API server that is its source.
+    pub fn new(config: &Config, server: ApiServer) -> Self {
+        Self {
+            server,
             node: config.node_name.clone(),
             slice_selector: config.slice_selector.clone(),
             topology_routing: config.gates.enabled(Gate::TopologyRouting),
             zone_regions: config.zone_regions.clone(),
             log_lines_per_object: config.limits.log_lines_per_object,
-        })
+        }
     }
 }
 
@@ -95,7 +95,7 @@ pub async fn run(
 ) -> Result<Infallible, SourceError> {
     let (client, address) = connect::connect(&settings.server).await?;
     info!(%address, "following the API server");
-    let api = Arc::new(Api::new(client, Some(settings.server.clone())));
+    let api = Arc::new(Api::new(client, address, Some(settings.server.clone())));
     follow(settings, api, sink, freshness).await
 }
 
@@ -119,14 +119,14 @@ async fn follow(
         sink(event);
     };
     let shared = Shared {
-        api,
         freshness,
-        troubles: Arc::new(Troubles::default()),
+        troubles: Arc::new(Troubles::new(api.address())),
         log_lines_per_object: settings.log_lines_per_object,
+        api,
     };
     let selector = settings.slice_selector.as_ref();
     spawn(&mut tasks, Services, Need::Required, Query::services(), &sink, &shared);
-    spawn(&mut tasks, Slices, Need::Required, Query::slices(selector), &sink, &shared);
+    spawn(&mut tasks, Slices::default(), Need::Required, Query::slices(selector), &sink, &shared);
     spawn(&mut tasks, OwnNode, Need::Required, Query::node(&settings.node), &sink, &shared);
     let cidrs = ServiceCidrs::default();
     spawn(&mut tasks, cidrs, Need::Optional, Query::service_cidrs(), &sink, &shared);

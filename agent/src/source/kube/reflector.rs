@@ -149,13 +149,14 @@ impl<K: Kind, S: Fn(Event) + Send + Sync> Reflector<K, S> {
         let why = match self.open(&self.query.streaming_list(length)).await {
             Ok(mut frames) => match self.gather(&mut frames).await {
                 Ok(()) => return self.follow(frames, length).await,
-                Err(error) => error,
+                // The server overlooked that we want a list, as very old ones do.
+                Err(error @ RequestError::Silent(_)) => error,
+                Err(error) if has_no_streaming(&error) => error,
+                Err(error) => return Err(error),
             },
-            Err(error) => error,
+            Err(error) if has_no_streaming(&error) => error,
+            Err(error) => return Err(error),
         };
-        if !asks_for_pages(&why) {
-            return Err(why);
-        }
         debug!(watch = %K::WATCHED, error = %why, "no streaming list; asking for pages");
         self.list_pages().await?;
         Ok(Ended::Listed)
@@ -369,15 +370,10 @@ fn change(format: Format, frame: &[u8]) -> Result<Change<'_>, RequestError> {
 }
 
 /// Whether a streaming list failed in a way that pages may not: servers without it say "invalid",
-/// very old ones never come to an end, and some cannot serve it at the moment.
-fn asks_for_pages(error: &RequestError) -> bool {
-    match error {
-        RequestError::Refused(refusal) => {
-            matches!(refusal.status.code, 400 | 405 | 422 | 500 | 501 | 504)
-        }
-        RequestError::Silent(_) => true,
-        RequestError::Unreachable(_) | RequestError::Unintelligible(_) => false,
-    }
+/// and some cannot serve it at the moment.
+fn has_no_streaming(error: &RequestError) -> bool {
+    let RequestError::Refused(refusal) = error else { return false };
+    matches!(refusal.status.code, 400 | 405 | 422 | 500 | 501 | 504)
 }
 
 fn watch_length() -> Duration {

@@ -15,9 +15,17 @@ pub(super) struct Contents {
     pub(super) entries: Vec<Entry>,
     /// What is wrong with them.
     pub(super) findings: Vec<Finding>,
+    /// How many faults there are beyond those.
+    pub(super) untold: usize,
     /// How many objects of which other kinds.
     pub(super) ignored: BTreeMap<String, usize>,
 }
+
+/// Most faults of a file that are kept.
+const MAX_FINDINGS: usize = 1_000;
+
+/// Most other kinds that are told apart.
+const MAX_KINDS: usize = 100;
 
 /// An object of a kind that we know.
 #[derive(Debug)]
@@ -38,18 +46,29 @@ impl Contents {
 
     fn add(&mut self, file: &Arc<Path>, piece: Piece) {
         let place = Place { file: Arc::clone(file), position: piece.position };
-        let rejections = piece.rejections.into_iter();
-        self.findings
-            .extend(rejections.map(|rejection| Finding { place: place.clone(), rejection }));
+        for fault in piece.faults {
+            if self.findings.len() == MAX_FINDINGS {
+                self.untold += 1;
+                continue;
+            }
+            let place = Place { position: fault.position.or(piece.position), ..place.clone() };
+            self.findings.push(Finding { place, rejection: fault.rejection });
+        }
         match piece.meaning {
             Meaning::Known(name, object) => self.entries.push(Entry { place, name, object }),
-            Meaning::Other(kind) => *self.ignored.entry(kind).or_default() += 1,
+            Meaning::Other(kind) => self.ignore(kind),
             Meaning::Unusable | Meaning::Kindless(_) => {}
         }
     }
 
-    /// Whether there was not a single object in the file.
+    fn ignore(&mut self, kind: String) {
+        let full = self.ignored.len() >= MAX_KINDS && !self.ignored.contains_key(&kind);
+        let kind = if full { "others".to_owned() } else { kind };
+        *self.ignored.entry(kind).or_default() += 1;
+    }
+
+    /// Whether the file holds nothing that we could use.
     pub(super) fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.findings.is_empty() && self.ignored.is_empty()
+        self.entries.is_empty()
     }
 }

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use serde_saphyr::Spanned;
 
 use super::ManifestError;
+use super::locate::locate;
 use super::object::Piece;
 
 /// All objects of a file, in its order. Empty documents are skipped.
@@ -28,14 +29,17 @@ pub(super) fn parse(file: &Path, bytes: &[u8]) -> Result<Vec<Piece>, ManifestErr
     })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let is_json = file.extension().is_some_and(|e| e.eq_ignore_ascii_case("json"));
-    if is_json || text.trim_start().starts_with('{') {
-        match json(file, text) {
-            // Braces may also begin YAML.
-            Err(_) if !is_json => {}
-            result => return result,
-        }
-    }
-    yaml(file, text)
+    let json_first = is_json || text.trim_start().starts_with('{');
+    let parsed = match json_first.then(|| json(file, text)) {
+        // Braces may also begin YAML.
+        Some(Err(_)) if !is_json => yaml(file, text),
+        Some(parsed) => parsed,
+        None => yaml(file, text),
+    };
+    parsed.map(|mut pieces| {
+        locate(text, options(text.len()), &mut pieces);
+        pieces
+    })
 }
 
 fn json(file: &Path, text: &str) -> Result<Vec<Piece>, ManifestError> {
@@ -62,7 +66,7 @@ fn yaml(file: &Path, text: &str) -> Result<Vec<Piece>, ManifestError> {
                 line: place.map_or(1, |place| place.line()),
                 column: place.map_or(1, |place| place.column()),
                 format: "YAML",
-                message: without_place(&error.without_snippet().to_string()),
+                message: in_words(&error),
             }
         })?;
     let mut objects = Vec::new();
@@ -100,6 +104,15 @@ fn options(len: usize) -> serde_saphyr::Options {
             max_total_replayed_events: 100_000,
             max_replay_stack_depth: 16,
         },
+    }
+}
+
+fn in_words(error: &serde_saphyr::Error) -> String {
+    use serde_saphyr::Error::{Budget, DuplicateMappingKey};
+    match error.without_snippet() {
+        DuplicateMappingKey { key: Some(key), .. } => format!("the key {key:?} is there twice"),
+        Budget { .. } => "too many or too deeply nested aliases or collections".to_owned(),
+        error => without_place(&error.to_string()),
     }
 }
 

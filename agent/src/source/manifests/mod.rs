@@ -7,6 +7,7 @@ mod contents;
 mod document;
 mod files;
 mod follow;
+mod locate;
 mod object;
 mod tracker;
 mod world;
@@ -58,15 +59,15 @@ pub enum ManifestError {
         /// What the parser says.
         message: String,
     },
-    /// Had objects, and has none any more: as when it is being written.
-    #[error("{}: holds no object any more; what it said before stays; delete the file to remove its objects", .0.display())]
+    /// Had objects of use, and has none any more: as when it is being written.
+    #[error("{}: holds no Service, EndpointSlice or Node any more; what it said before stays; delete the file to remove its objects", .0.display())]
     Emptied(PathBuf),
 }
 
 /// A part of a manifest that is not used, and where it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// Where the object begins.
+    /// Where the value stands, or the object that it belongs to.
     pub place: Place,
     /// What is not used, and why.
     #[serde(flatten)]
@@ -78,9 +79,12 @@ pub struct Finding {
 pub struct Place {
     /// The file.
     pub file: Arc<Path>,
-    /// Line and column, from 1; not known inside of JSON.
-    pub position: Option<(u64, u64)>,
+    /// Not always known.
+    pub position: Option<Position>,
 }
+
+/// Line and column, both from 1.
+pub type Position = (u64, u64);
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -113,8 +117,7 @@ pub fn load(path: &Path) -> Result<World, ManifestError> {
 }
 
 fn parse(file: &Path, bytes: &[u8]) -> Result<Contents, ManifestError> {
-    let objects = document::parse(file, bytes)?;
-    Ok(Contents::new(&Arc::from(file), objects))
+    Ok(Contents::new(&Arc::from(file), document::parse(file, bytes)?))
 }
 
 #[cfg(test)]

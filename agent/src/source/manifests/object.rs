@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::Position;
 use crate::convert::{self, Converted, Rejections, shorten};
 use crate::model::{Node, ObjectName, Rejection, Service, Slice};
 use crate::wire;
@@ -17,10 +18,17 @@ use crate::wire;
 /// An object of a file, of whatever kind.
 #[derive(Debug)]
 pub(super) struct Piece {
-    /// Line and column, from 1, if known.
-    pub(super) position: Option<(u64, u64)>,
+    pub(super) position: Option<Position>,
     pub(super) meaning: Meaning,
-    pub(super) rejections: Vec<Rejection>,
+    pub(super) faults: Vec<Fault>,
+}
+
+/// Something wrong with an object.
+#[derive(Debug)]
+pub(super) struct Fault {
+    /// Where the value stands.
+    pub(super) position: Option<Position>,
+    pub(super) rejection: Rejection,
 }
 
 /// What an object means.
@@ -58,28 +66,32 @@ impl Object {
 
 impl Piece {
     /// By its own kind.
-    pub(super) fn new(value: Value, position: Option<(u64, u64)>) -> Self {
+    pub(super) fn new(value: Value, position: Option<Position>) -> Self {
         let Some(kind) = value.get("kind").and_then(Value::as_str).filter(|k| !k.is_empty()) else {
-            let rejections = no_kind(&value);
-            return Self { position, meaning: Meaning::Kindless(value), rejections };
+            let faults = faults(no_kind(&value));
+            return Self { position, meaning: Meaning::Kindless(value), faults };
         };
         let (meaning, rejections) = interpret(kind, &value);
-        Self { position, meaning, rejections }
+        Self { position, meaning, faults: faults(rejections) }
     }
 
     /// By the kind of the list that it is in, which need not be repeated in the items.
     pub(super) fn in_list_of(self, kind: &str) -> Self {
         let Meaning::Kindless(value) = &self.meaning else { return self };
         let (meaning, rejections) = interpret(kind, value);
-        Self { meaning, rejections, ..self }
+        Self { meaning, faults: faults(rejections), ..self }
     }
+}
+
+fn faults(rejections: Vec<Rejection>) -> Vec<Fault> {
+    rejections.into_iter().map(|rejection| Fault { position: None, rejection }).collect()
 }
 
 fn no_kind(value: &Value) -> Vec<Rejection> {
     let mut rejections = Rejections::new("object");
     rejections.add(
         format_args!("kind"),
-        value.get("kind").unwrap_or_default(),
+        plain(value.get("kind").unwrap_or(&Value::Null)),
         "no kind, so nobody knows what it is; it is ignored; add apiVersion and kind",
     );
     rejections.finish(name_of(value))
@@ -138,8 +150,11 @@ fn decode<'v, K: DeserializeOwned, W: Deserialize<'v>, T>(
             let path = error.path();
             rejections.add(
                 format_args!("{path}"),
-                value_at(value, path),
-                format_args!("{}; the object is not served; correct the field", error.inner()),
+                plain(value_at(value, path)),
+                format_args!(
+                    "{}; the object is not served; correct the field",
+                    in_words(error.inner())
+                ),
             );
             (Meaning::Unusable, rejections.finish(name_of(value)))
         }
@@ -155,7 +170,7 @@ fn check_fields<K: DeserializeOwned>(value: &Value, also_types: bool, rejections
         let (field, value) = field_and_value(value, &path);
         rejections.add(
             format_args!("{field}"),
-            value.unwrap_or(&Value::Null),
+            plain(value.unwrap_or(&Value::Null)),
             "Kubernetes has no such field here; it is ignored; check its name and its place",
         );
     });
@@ -165,8 +180,8 @@ fn check_fields<K: DeserializeOwned>(value: &Value, also_types: bool, rejections
         let path = track.path();
         rejections.add(
             format_args!("{path}"),
-            value_at(value, &path),
-            format_args!("{error}, as Kubernetes defines the field; correct it"),
+            plain(value_at(value, &path)),
+            format_args!("{}, as Kubernetes defines the field; correct it", in_words(&error)),
         );
     }
 }
@@ -203,6 +218,24 @@ fn value_at<'v>(value: &'v Value, path: &serde_path_to_error::Path) -> &'v Value
             Segment::Enum { .. } | Segment::Unknown => None,
         })
         .unwrap_or(&Value::Null)
+}
+
+/// Texts without quotes, and nothing for `null`.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// The error without names of Rust's types.
+fn in_words(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.strip_suffix("i64").or_else(|| text.strip_suffix("i32")) {
+        Some(start) => format!("{start}a whole number"),
+        None => text,
+    }
 }
 
 /// Namespace and name as far as the object has them.

@@ -38,6 +38,10 @@ impl World {
         let mut ignored: BTreeMap<&str, usize> = BTreeMap::new();
         for contents in files {
             world.rejections.extend_from_slice(&contents.findings);
+            if let (Some(last), 1..) = (contents.findings.last(), contents.untold) {
+                let file = last.place.file.display();
+                world.notes.push(format!("{file}: {} more faults", contents.untold));
+            }
             for (kind, count) in &contents.ignored {
                 *ignored.entry(kind).or_default() += count;
             }

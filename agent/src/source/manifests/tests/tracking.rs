@@ -1,12 +1,16 @@
 //! What a change of files makes of what was known.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::sync::Arc;
 
+use proptest::prelude::*;
 use tempfile::{TempDir, tempdir};
 
 use super::super::tracker::{Look, Seen, Tracker};
 use super::*;
+use crate::model::{ObjectName, Service, Slice};
 
 fn start(files: &[(&str, &str)]) -> (TempDir, Tracker, Seen) {
     let folder = tempdir().unwrap();
@@ -65,7 +69,15 @@ fn the_own_node_and_its_zone() {
 fn a_broken_file_keeps_what_it_said() {
     let good = shop("a", &["10.0.0.1"]);
     let (folder, mut tracker, _) = start(&[("a.yaml", &good), ("b.yaml", &shop("b", &[]))]);
-    for half in [&good[..good.len() / 3], "", "# being written\n", "{", "items:\n"] {
+    for half in [
+        &good[..good.len() / 3],
+        "",
+        "# being written\n",
+        "{",
+        "items:\n",
+        "apiVersion: v1\n",
+        "kind: Pod\n",
+    ] {
         write(folder.path(), "a.yaml", half);
         let seen = tracker.look(Look::Closely);
         assert_eq!((words(&seen.events), seen.problems.len()), (vec![], 1), "{half}");
@@ -137,4 +149,70 @@ fn a_config_maps_links_are_swapped() {
     symlink("..2", path.join("..data_tmp")).unwrap();
     fs::rename(path.join("..data_tmp"), path.join("..data")).unwrap();
     assert_eq!(words(&tracker.look(Look::Briefly).events), ["slice shop/a-1 of 2"]);
+}
+
+/// What somebody knows who has received all events so far.
+#[derive(Default)]
+struct Known {
+    services: BTreeMap<ObjectName, Arc<Service>>,
+    slices: BTreeMap<ObjectName, Arc<Slice>>,
+}
+
+impl Known {
+    fn apply(&mut self, event: Event) {
+        match event {
+            Event::AllServices(all) => {
+                self.services = all.into_iter().map(|s| (s.name.clone(), s)).collect();
+            }
+            Event::Service(service) => {
+                self.services.insert(service.name.clone(), service);
+            }
+            Event::ServiceRemoved(name) => {
+                assert!(self.services.remove(&name).is_some(), "{name} was known");
+            }
+            Event::AllSlices(all) => {
+                self.slices = all.into_iter().map(|s| (s.name.clone(), s)).collect();
+            }
+            Event::Slice(slice) => {
+                self.slices.insert(slice.name.clone(), slice);
+            }
+            Event::SliceRemoved(name) => {
+                assert!(self.slices.remove(&name).is_some(), "{name} was known");
+            }
+            _ => {}
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever is written and deleted in whatever order, and whenever somebody looks: the events
+    /// add up to what the files say.
+    #[test]
+    fn events_add_up_to_the_files(
+        steps in prop::collection::vec((0..3_usize, 0..4_usize, any::<bool>()), 1..20)
+    ) {
+        let folder = tempdir().unwrap();
+        let mut tracker = Tracker::new(folder.path().to_owned(), node("n1"));
+        let mut known = Known::default();
+        let last = steps.len() - 1;
+        for (i, (file, what, look)) in steps.into_iter().enumerate() {
+            let name = ["a.yaml", "b.yaml", "c.json"][file];
+            match what {
+                0 => drop(fs::remove_file(folder.path().join(name))),
+                1 => write(folder.path(), name, shop("x", &["10.0.0.1"]).replace("x-1", name)),
+                2 => write(folder.path(), name, shop("x", &["10.0.0.2"])),
+                _ => write(folder.path(), name, shop("y", &[]) + "---\n" + &shop("z", &[])),
+            }
+            // JSON never parses here, and so never says anything.
+            if look || i == last {
+                tracker.look(Look::Closely).events.into_iter().for_each(|event| known.apply(event));
+            }
+        }
+        fs::remove_file(folder.path().join("c.json")).ok();
+        let world = load(folder.path()).unwrap();
+        prop_assert_eq!(known.services, world.services);
+        prop_assert_eq!(known.slices, world.slices);
+    }
 }
