@@ -60,14 +60,14 @@ impl World {
     fn remembered(&self, frontend: Frontend) -> Vec<Flow> {
         remembered(self.lab.node(), frontend).unwrap()
     }
+}
 
-    /// Waits until a pass is over that was started after `said` bytes of the log.
-    fn wait_for_pass(&self, agent: &Agent<'_>, said: usize) {
-        wait_for("a look at the flows", SOON, || {
-            agent.log()[said..].contains("looked for stale UDP flows").then_some(())
-        })
-        .unwrap();
-    }
+/// Waits until a pass is over that was started after `said` bytes of the log.
+fn wait_for_pass(agent: &Agent<'_>, said: usize) {
+    wait_for("a look at the flows", SOON, || {
+        agent.log()[said..].contains("looked for stale UDP flows").then_some(())
+    })
+    .unwrap();
 }
 
 fn pod(number: u8) -> [IpAddr; 2] {
@@ -175,7 +175,7 @@ fn a_flow_that_began_before_the_first_endpoint_reaches_it() {
         },
         zone: 0,
     };
-    world.wait_for_pass(&agent, 0);
+    wait_for_pass(&agent, 0);
     let plant = || sliceproxy_dataplane::netlink::NetlinkConntrack::open()?.plant([&untranslated]);
     assert_eq!(world.lab.node().run(plant).unwrap().unwrap(), 1);
     assert_eq!(client.ask(), None);
@@ -273,13 +273,13 @@ fn a_restart_ends_the_flows_of_pods_that_went_meanwhile_and_no_others() {
     agent.stop().unwrap();
 
     let agent = world.agent();
-    world.wait_for_pass(&agent, 0);
+    wait_for_pass(&agent, 0);
     assert_eq!(world.remembered(frontend), before, "a restart without changes deletes nothing");
     agent.stop().unwrap();
 
     world.manifests.set(&[dns(&[1, 2, 3])]).unwrap();
     let agent = world.agent();
-    world.wait_for_pass(&agent, 0);
+    wait_for_pass(&agent, 0);
     let gone = pod(0)[0];
     let (lost, kept): (Vec<Flow>, Vec<Flow>) =
         before.into_iter().partition(|flow| flow.answers_from.address == gone);
