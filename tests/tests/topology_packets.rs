@@ -107,9 +107,10 @@ fn answers_as(node: &str) {
     assert_eq!(expectations.len(), 14, "cluster IP ports of the shop, IPv6 included");
     for expectation in &expectations {
         let Expectation { name, frontend, sticky, .. } = expectation;
-        let answers = answers(&lab, *frontend, *sticky);
-        assert_eq!(answers, expected(expectation), "{name}");
-        assert_eq!(explained(&agent, &names, &lab, *frontend), answers, "{name}: explain");
+        // Asked first: of a client that has called a sticky Service its own pod is all there is.
+        let explained = explained(&agent, &names, &lab, *frontend);
+        assert_eq!(explained, expected(expectation), "{name}: explain");
+        assert_eq!(answers(&lab, *frontend, *sticky), explained, "{name}");
     }
 }
 
@@ -192,11 +193,11 @@ impl Manifests {
 fn wait_for_answers(lab: &ShopLab, frontend: Frontend, pods: &[&str]) {
     let wanted: Answers = pods.iter().map(|&pod| pod.to_owned()).collect();
     let mut last = Answers::new();
-    let waited = wait_for("the right answers", SOON, || {
+    let outcome = wait_for("the right answers", SOON, || {
         last = answers(lab, frontend, false);
         (last == wanted).then_some(())
     });
-    assert!(waited.is_ok(), "{frontend}: {last:?} instead of {wanted:?}");
+    assert!(outcome.is_ok(), "{frontend}: {last:?} instead of {wanted:?}");
 }
 
 /// The cluster IP's port of a Service of the shop.
@@ -227,16 +228,15 @@ fn traffic_follows_the_nodes_zone_label() {
     // No pod of `cart` is on node-a1; node-c1's zone has one of its own.
     let (before, after) = (in_zone("node-a1"), in_zone("node-c1"));
     assert_ne!(before, after);
-    let as_str = |pods: &[String]| -> Vec<String> { pods.to_vec() };
-    let wait = |pods: Vec<String>| {
+    let wait = |pods: &[String]| {
         let pods: Vec<&str> = pods.iter().map(String::as_str).collect();
         wait_for_answers(&lab, cart, &pods);
     };
-    wait(as_str(&before));
+    wait(&before);
     manifests.set("Node", "node-a1", "labels", "topology.kubernetes.io/zone", "eu-1c");
-    wait(as_str(&after));
+    wait(&after);
     manifests.set("Node", "node-a1", "labels", "topology.kubernetes.io/zone", "eu-1a");
-    wait(as_str(&before));
+    wait(&before);
 }
 
 /// A Service that would rather have nobody than somebody far away, and one that takes them all.
