@@ -10,6 +10,7 @@ pub mod demo;
 pub mod desired;
 pub mod driver;
 pub mod engine;
+pub mod events;
 pub mod inlet;
 pub mod lab;
 pub mod logging;

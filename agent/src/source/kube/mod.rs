@@ -23,6 +23,7 @@ mod request;
 #[cfg(test)]
 mod tests;
 mod troubles;
+mod writer;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -37,6 +38,7 @@ use self::kinds::{Kind, OwnNode, ServiceCidrs, Services, Slices};
 use self::reflector::{Need, Reflector, Shared};
 use self::request::Query;
 use self::troubles::Troubles;
+pub use self::writer::{WriteError, Writer};
 use crate::config::{ApiServer, Config, Gate, LabelSelector};
 use crate::model::{Event, NodeName, ZoneRegions};
 
