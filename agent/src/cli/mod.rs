@@ -11,6 +11,7 @@ pub mod explain;
 mod matrix;
 pub mod offline;
 mod output;
+mod reload;
 pub mod render;
 pub mod run;
 mod tables;

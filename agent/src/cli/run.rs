@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -16,9 +16,12 @@ use tracing::{error, info, warn};
 
 use super::args::RunArgs;
 use super::exit;
+use super::reload::config_changed;
+use crate::config::changes::Changes;
 use crate::config::{Config, Gate, Source};
 use crate::driver::{self, Handle, Pace};
 use crate::engine::{Engine, Settings};
+use crate::events::{self, EventObserver, Recorder};
 use crate::inlet::Inlet;
 use crate::logging;
 use crate::report::LogObserver;
@@ -55,7 +58,8 @@ pub fn run(args: &RunArgs, flags: BTreeMap<String, String>) -> Result<ExitCode> 
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let result = runtime.block_on(serve(&Arc::new(config), flags));
+    let changes = Changes::new(args.flags.clone(), config.clone());
+    let result = runtime.block_on(serve(&Arc::new(config), changes, flags));
     // Readers of files and sockets may be blocked; the process ends without waiting for them.
     runtime.shutdown_background();
     result
@@ -71,26 +75,20 @@ fn write_config(config: &Config, path: &Path) -> Result<ExitCode> {
     Ok(exit::OK)
 }
 
-async fn serve(config: &Arc<Config>, flags: BTreeMap<String, String>) -> Result<ExitCode> {
+async fn serve(
+    config: &Arc<Config>,
+    changes: Changes,
+    flags: BTreeMap<String, String>,
+) -> Result<ExitCode> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
-    let program = config.program(&[]);
-    let kernel = NetlinkKernel::open(&program)?;
-    let own_port = kernel.port();
-    let mut engine = Engine::new(settings(config), kernel)?.awaiting_node_port_addresses();
-    if config.needs_pod_cidrs() {
-        engine = engine.awaiting_program();
-    }
-    let pace = Pace { min_period: config.min_sync_period, read_back: config.sync_period };
+    let hangup = signal(SignalKind::hangup()).context("cannot wait for SIGHUP")?;
     let reporting = Reporting::new(config);
-    let (failures, _) = mpsc::unbounded_channel();
-    let observer = (LogObserver::default(), reporting.observer(failures));
-    let (handle, thread) =
-        driver::start(engine, pace, observer).context("cannot start the engine's thread")?;
-    watch_foreign_changes(own_port, handle.clone())?;
+    let recorder = start_recorder(config);
+    let (handle, thread) = start_engine(config, &reporting, &recorder)?;
 
     let servers = reporting.serve(config, flags, handle.clone());
-    let inlet = Inlet::new(config, handle.clone(), reporting);
+    let inlet = Inlet::new(config, handle.clone(), reporting, recorder);
     tokio::spawn(addresses::follow(
         config.node_ports.clone(),
         inlet.node_addresses(),
@@ -102,6 +100,7 @@ async fn serve(config: &Arc<Config>, flags: BTreeMap<String, String>) -> Result<
         _ = terminate.recv() => info!("SIGTERM: ending; the rules stay in the kernel"),
         _ = interrupt.recv() => info!("SIGINT: ending; the rules stay in the kernel"),
         failure = servers => return Err(failure.into()),
+        new = config_changed(changes, hangup) => return Err(new.into()),
         missing = inlet.pod_networks_missing() => return Err(missing.into()),
         result = source => {
             error!("the source of Services and slices ended");
@@ -114,6 +113,33 @@ async fn serve(config: &Arc<Config>, flags: BTreeMap<String, String>) -> Result<
         return Ok(ExitCode::from(exit::FAILED));
     }
     Ok(exit::OK)
+}
+
+/// Events are written where there is an API server to write them to.
+fn start_recorder(config: &Config) -> Recorder {
+    let Source::Api(server) = &config.source else { return Recorder::off() };
+    let (recorder, notices) = Recorder::new();
+    tokio::spawn(events::write(server.clone(), config.node_name.clone(), notices));
+    recorder
+}
+
+type Running = (Handle<NetlinkKernel>, JoinHandle<Engine<NetlinkKernel>>);
+
+fn start_engine(config: &Config, reporting: &Reporting, recorder: &Recorder) -> Result<Running> {
+    let kernel = NetlinkKernel::open(&config.program(&[]))?;
+    let own_port = kernel.port();
+    let mut engine = Engine::new(settings(config), kernel)?.awaiting_node_port_addresses();
+    if config.needs_pod_cidrs() {
+        engine = engine.awaiting_program();
+    }
+    let pace = Pace { min_period: config.min_sync_period, read_back: config.sync_period };
+    let (failures, failed) = mpsc::unbounded_channel();
+    let told = (reporting.observer(failures), EventObserver::new(recorder.clone()));
+    let (handle, thread) = driver::start(engine, pace, (LogObserver::default(), told))
+        .context("cannot start the engine's thread")?;
+    tokio::spawn(events::report_health_checks(failed, handle.clone(), recorder.clone()));
+    watch_foreign_changes(own_port, handle.clone())?;
+    Ok((handle, thread))
 }
 
 fn settings(config: &Config) -> Settings {
