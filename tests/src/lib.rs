@@ -38,7 +38,6 @@ pub fn wait_for<T>(
 
 pub mod agent;
 pub mod cluster;
-pub mod cluster;
 pub mod generate;
 pub mod nft;
 pub mod shop;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use sliceproxy_dataplane::frontend::Family;
-use sliceproxy_dataplane::netlink::{NetlinkKernel, Noticed, Watch};
+use sliceproxy_dataplane::netlink::{NetlinkConntrack, NetlinkKernel, Noticed, Watch};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tracing::{error, info, warn};
@@ -19,13 +19,17 @@ use super::exit;
 use super::reload::config_changed;
 use crate::config::changes::Changes;
 use crate::config::{Config, Gate, Source};
+use crate::conntrack::{self, StaleFlows};
 use crate::driver::{self, Handle, Pace};
 use crate::engine::{Engine, Settings};
 use crate::events::{self, EventObserver, Recorder};
 use crate::inlet::Inlet;
 use crate::logging;
+use crate::node;
 use crate::report::LogObserver;
 use crate::server::Reporting;
+use crate::server::admin::{AdminError, AdminSocket};
+use crate::server::metrics::Metrics;
 use crate::source::{addresses, kube, manifests};
 
 /// Events from a source that have not reached the engine yet.
@@ -52,6 +56,12 @@ pub fn run(args: &RunArgs, flags: BTreeMap<String, String>) -> Result<ExitCode> 
     logging::init(config.logging);
     for warning in loaded.warnings {
         warn!("{warning}");
+    }
+    node::sysctl::apply(&config.conntrack)?;
+    node::oom::apply(config.oom_score_adj);
+    if args.init_only {
+        info!("kernel settings are made: ending, as --init-only says");
+        return Ok(exit::OK);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -83,6 +93,7 @@ async fn serve(
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
     let hangup = signal(SignalKind::hangup()).context("cannot wait for SIGHUP")?;
+    let admin_socket = admin_socket(config)?;
     let reporting = Reporting::new(config);
     let recorder = start_recorder(config);
     let (handle, thread) = start_engine(config, &reporting, &recorder)?;
@@ -94,6 +105,7 @@ async fn serve(
         inlet.node_addresses(),
         inlet.clone().into_sink(),
     ));
+    tokio::spawn(node::fill::watch());
     let source = start_source(config, inlet.clone());
 
     tokio::select! {
@@ -101,6 +113,9 @@ async fn serve(
         _ = interrupt.recv() => info!("SIGINT: ending; the rules stay in the kernel"),
         failure = servers => return Err(failure.into()),
         new = config_changed(changes, hangup) => return Err(new.into()),
+        result = answer(admin_socket, handle.clone()) => {
+            result.context("cannot go on answering on the admin socket")?;
+        }
         missing = inlet.pod_networks_missing() => return Err(missing.into()),
         result = source => {
             error!("the source of Services and slices ended");
@@ -135,11 +150,35 @@ fn start_engine(config: &Config, reporting: &Reporting, recorder: &Recorder) -> 
     let pace = Pace { min_period: config.min_sync_period, read_back: config.sync_period };
     let (failures, failed) = mpsc::unbounded_channel();
     let told = (reporting.observer(failures), EventObserver::new(recorder.clone()));
-    let (handle, thread) = driver::start(engine, pace, (LogObserver::default(), told))
-        .context("cannot start the engine's thread")?;
+    let flows = delete_stale_flows(reporting.metrics.clone())?;
+    let observer = (LogObserver::default(), (told, flows));
+    let (handle, thread) =
+        driver::start(engine, pace, observer).context("cannot start the engine's thread")?;
     tokio::spawn(events::report_health_checks(failed, handle.clone(), recorder.clone()));
     watch_foreign_changes(own_port, handle.clone())?;
     Ok((handle, thread))
+}
+
+/// The socket for `dump`, `diff` and `explain`. Without it traffic is served all the same, unless
+/// another agent has it: two of them would undo each other's work.
+fn admin_socket(config: &Config) -> Result<Option<AdminSocket>, AdminError> {
+    let Some(path) = &config.admin_socket else { return Ok(None) };
+    match AdminSocket::bind(path) {
+        Ok(socket) => Ok(Some(socket)),
+        Err(error @ AdminError::Taken(_)) => Err(error),
+        Err(error) => {
+            error!(%error, "going on without: dump, diff and explain cannot ask this agent");
+            Ok(None)
+        }
+    }
+}
+
+/// Answers questions as long as it is polled; the socket goes with it.
+async fn answer(socket: Option<AdminSocket>, handle: Handle<NetlinkKernel>) -> std::io::Result<()> {
+    match socket {
+        Some(socket) => socket.serve(handle, std::future::pending()).await,
+        None => std::future::pending().await,
+    }
 }
 
 fn settings(config: &Config) -> Settings {
@@ -182,6 +221,15 @@ async fn start_source(config: &Config, inlet: Inlet<NetlinkKernel>) -> Result<()
         }
     }
     Ok(())
+}
+
+/// Flows whose translation is out of date are deleted after each commit that made them so.
+fn delete_stale_flows(metrics: Metrics) -> Result<StaleFlows> {
+    let report = move |pass: conntrack::Pass| {
+        metrics.conntrack_reconciled(pass.family, pass.took, pass.swept.deleted);
+    };
+    let started = conntrack::start(NetlinkConntrack::open()?, report);
+    started.context("cannot start the thread that deletes stale flows")
 }
 
 /// Somebody else's changes to our tables make the engine look at the kernel again.

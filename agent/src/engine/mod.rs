@@ -1,6 +1,7 @@
 //! The core of the agent: events in, transactions out. Owns all state, knows neither clock nor
 //! network, and is driven by one thread, so nothing in it is ever half done.
 
+mod flows;
 mod place;
 mod port;
 mod services;
@@ -19,6 +20,7 @@ use sliceproxy_dataplane::ledger::Ledger;
 use sliceproxy_dataplane::program::{Program, ProgramConfig};
 use sliceproxy_dataplane::rows::{Row, RowKey, RowValue, Slot};
 
+pub use flows::FlowCheck;
 pub use port::Port;
 pub use sync::{SyncError, Synced};
 
@@ -78,6 +80,8 @@ pub struct Engine<K> {
     read_back_due: bool,
     /// Families in which a client may be remembered for an endpoint that it must not get any more.
     affinity_due: BTreeSet<Family>,
+    /// UDP frontends whose flows are to be looked at after the next transaction.
+    flows_due: BTreeSet<Frontend>,
     /// `last-change-trigger-time` of the slices that changed since the last transaction.
     triggers: Vec<i64>,
 }
@@ -93,9 +97,11 @@ impl<K: Kernel> Engine<K> {
             settings.families.iter().map(|family| Program::new(*family, &settings.program));
         let mut here = Here::named(settings.node.clone());
         here.regions.clone_from(&settings.zone_regions);
+        let adoptable = adoptable(&state);
         Ok(Self {
             ledger: Ledger::new(programs.collect()),
-            adoptable: adoptable(&state),
+            flows_due: flows::adopted(&adoptable).collect(),
+            adoptable,
             here,
             settings,
             kernel,
@@ -232,12 +238,16 @@ impl<K: Kernel> Engine<K> {
                 let before = (port.pool.tally().any_usable(), port.pool.choice().scope);
                 let changes = port.pool.replace(old, new, &self.here, &wishes);
                 let after = (port.pool.tally().any_usable(), port.pool.choice().scope);
+                if changes.stopped_answering || (!before.0 && after.0) {
+                    self.flows_due.extend(flows::udp(port.owned().copied()));
+                }
                 if changes.is_empty() && before == after {
                     continue;
                 }
                 let owned = owned(port, &self.claims);
                 let addresses = node_addresses(self.node.as_ref());
-                port.render(&service, &owned, &changes, addresses, &mut self.ledger);
+                // Endpoints do not change whose a frontend is.
+                let _ = port.render(&service, &owned, &changes, addresses, &mut self.ledger);
                 if service.affinity_timeout.is_some() && changes.endpoints_left {
                     self.affinity_due.insert(port.pool.family());
                 }

@@ -12,12 +12,15 @@
 //! | `decode`, `compare`, `read` | reading back |
 //! | `watch` | changes made by others |
 //! | `foreign` | tables of others |
+//! | `conntrack` and `flow` | remembered flows, shown and deleted |
 
 mod batch;
 mod compare;
+mod conntrack;
 mod decode;
 mod element;
 mod expression;
+mod flow;
 mod foreign;
 mod layout;
 mod number;
@@ -38,6 +41,7 @@ use crate::program::{Program, ProgramConfig};
 use crate::rows::{AffinityRow, RowKey, RowValue};
 use crate::transaction::Transaction;
 use batch::{Batch, ROWS_PER_MESSAGE};
+pub use conntrack::NetlinkConntrack;
 use number::message;
 use refusal::{Fault, Verdict};
 use socket::Channel;

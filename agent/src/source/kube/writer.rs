@@ -38,14 +38,14 @@ impl Writer {
     /// # Errors
     /// As for the watches.
     pub async fn connect(server: &ApiServer) -> Result<Self, ConnectError> {
-        let (client, _) = connect::connect(server).await?;
-        Ok(Self { api: Api::new(client, Some(server.clone())) })
+        let (client, address) = connect::connect(server).await?;
+        Ok(Self { api: Api::new(client, address, Some(server.clone())) })
     }
 
     /// Through a given client.
     #[cfg(test)]
     pub(crate) fn through(client: kube::Client) -> Self {
-        Self { api: Api::new(client, None) }
+        Self { api: Api::new(client, http::Uri::default(), None) }
     }
 
     /// Makes an Event in `namespace` of `body`, which is JSON.
