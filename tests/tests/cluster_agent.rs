@@ -123,7 +123,7 @@ impl Scene {
         self.cluster.kubeconfig_with("sliceproxy", &self.cluster.server(), &token).unwrap()
     }
 
-    fn args(&self, kubeconfig: &Path, more: &[&str]) -> Vec<String> {
+    fn args(kubeconfig: &Path, more: &[&str]) -> Vec<String> {
         let kubeconfig = kubeconfig.to_str().unwrap();
         let fixed = ["--kubeconfig", kubeconfig, "--node-name", NODE, "--v", "2"];
         fixed.iter().chain(more).map(|text| (*text).to_owned()).collect()
@@ -132,7 +132,7 @@ impl Scene {
     fn agent(&self, more: &[&str]) -> Agent<'_> {
         let mut all = vec!["--cluster-cidr", "10.244.0.0/16,fd00:244::/32"];
         all.extend(more);
-        Agent::start_in_sync(self.lab.node(), &self.args(&self.kubeconfig(), &all)).unwrap()
+        Agent::start_in_sync(self.lab.node(), &Self::args(&self.kubeconfig(), &all)).unwrap()
     }
 
     /// Who answers a number of connections at once, seen from a pod.
@@ -328,7 +328,7 @@ fn without_the_api_server_rules_stay_and_afterwards_they_are_right() {
         api.add_ready_pod(&pod(number)).unwrap();
     }
     let frontend = cluster_ips(&scene.add_service("web", &web_spec()), 80)[0];
-    let args = scene.args(
+    let args = Scene::args(
         &scene.kubeconfig(),
         &[
             "--cluster-cidr",
@@ -395,7 +395,7 @@ fn a_token_without_rights_is_told_what_it_lacks() {
     let users = vec![nobody.clone()];
     let scene = Scene::new(Options { users, controllers: Vec::new(), ..Options::default() });
     let kubeconfig = scene.cluster.kubeconfig(&nobody).unwrap();
-    let agent = Agent::start(scene.lab.node(), &scene.args(&kubeconfig, &[])).unwrap();
+    let agent = Agent::start(scene.lab.node(), &Scene::args(&kubeconfig, &[])).unwrap();
     for part in ["we may not watch services", "endpointslices", "verbs: [\"list\", \"watch\"]"] {
         let found = wait_for(part, LIMIT, || agent.log().contains(part).then_some(()));
         assert!(found.is_ok(), "{part}\n{}", agent.log());
@@ -412,7 +412,7 @@ fn in_mode_node_cidr_the_program_follows_the_node() {
     let api = scene.api();
     api.add_ready_pod(&pod(1)).unwrap();
     let frontend = cluster_ips(&scene.add_service("web", &web_spec()), 80)[0];
-    let args = scene.args(&scene.kubeconfig(), &["--detect-local-mode", "NodeCIDR"]);
+    let args = Scene::args(&scene.kubeconfig(), &["--detect-local-mode", "NodeCIDR"]);
     let _agent = Agent::start_in_sync(scene.lab.node(), &args).unwrap();
     scene.wait_for_answers("the pod", frontend, &["web-1"]);
     let program = || {
