@@ -6,6 +6,7 @@ pub mod cleanup;
 pub mod client;
 pub mod diff;
 pub mod dump;
+mod engine;
 pub mod exit;
 pub mod explain;
 mod matrix;
