@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use sliceproxy_dataplane::kernel::Kernel;
+use sliceproxy_dataplane::program::ProgramConfig;
 use tokio::sync::oneshot;
 
 use crate::engine::{Engine, SyncError, Synced};
@@ -69,6 +70,7 @@ type Question<K> = Box<dyn FnOnce(&mut Engine<K>) + Send>;
 enum Message<K> {
     Event(Event),
     Distrust,
+    Program(Box<ProgramConfig>),
     Ask(Question<K>),
     Stop,
 }
@@ -110,6 +112,14 @@ impl<K> Handle<K> {
     /// If the engine has stopped.
     pub fn distrust(&self) -> Result<(), Stopped> {
         self.post(Message::Distrust)
+    }
+
+    /// What the programs depend on has changed, or become known.
+    ///
+    /// # Errors
+    /// If the engine has stopped.
+    pub fn set_program(&self, program: ProgramConfig) -> Result<(), Stopped> {
+        self.post(Message::Program(Box::new(program)))
     }
 
     /// Runs `question` on the engine between two commits.
@@ -212,6 +222,10 @@ impl<K: Kernel, O: Observer<K>> Driver<K, O> {
             }
             Message::Distrust => {
                 self.engine.distrust();
+                self.changed();
+            }
+            Message::Program(program) => {
+                self.engine.set_program(*program);
                 self.changed();
             }
             Message::Ask(question) => question(&mut self.engine),

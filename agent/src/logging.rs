@@ -19,6 +19,8 @@ pub fn init(logging: Logging) {
     let others = if logging.verbosity > 6 { LevelFilter::DEBUG } else { LevelFilter::WARN };
     let targets = Targets::new()
         .with_default(others)
+        // Its errors are in ours, which are not repeated at each attempt.
+        .with_target("rustls_platform_verifier", LevelFilter::OFF)
         .with_target("sliceproxy", level)
         .with_target("sliceproxy_dataplane", level);
     let registry = tracing_subscriber::registry().with(targets);

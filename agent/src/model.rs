@@ -219,6 +219,14 @@ pub struct Conditions {
     pub terminating: bool,
 }
 
+impl Conditions {
+    /// Whether it may go on answering flows that it has: it serves, or is declared ready although
+    /// it does not (`publishNotReadyAddresses`).
+    pub fn may_answer(self) -> bool {
+        self.serving || self.ready
+    }
+}
+
 /// What a slice says of one endpoint apart from its address: shared by the ports of the slice.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SliceEndpoint {

@@ -59,6 +59,8 @@ pub struct PoolChanges {
     pub hairpins: bool,
     /// Whether an endpoint that was used for either kind of traffic no longer is.
     pub endpoints_left: bool,
+    /// Whether an endpoint, used or not, may no longer answer flows that it has.
+    pub stopped_answering: bool,
 }
 
 impl PoolChanges {
@@ -200,9 +202,13 @@ impl Pool {
         for endpoint in &touched {
             self.restand(*endpoint, here);
         }
+        let may_answer = |standing: Option<Standing>| standing.is_some_and(Standing::may_answer);
+        let stopped_answering = before.iter().any(|(endpoint, standing)| {
+            standing.may_answer() && !may_answer(self.standing(endpoint))
+        });
         // What did not change its standing cannot change the outcome.
         touched.retain(|endpoint| before.get(endpoint).copied() != self.standing(endpoint));
-        self.select(touched, here, wishes)
+        PoolChanges { stopped_answering, ..self.select(touched, here, wishes) }
     }
 
     /// Notes what the slice says; gives the endpoints that it speaks of.
@@ -306,7 +312,7 @@ impl Pool {
         let cluster = refill(&mut self.cluster, &standings, |standing| scope.admits(standing));
         let local = refill(&mut self.local, &standings, |standing| local_scope.admits(standing));
         let hairpins = self.update_hairpins(&standings);
-        PoolChanges { cluster, local, hairpins, endpoints_left }
+        PoolChanges { cluster, local, hairpins, endpoints_left, stopped_answering: false }
     }
 
     fn update_hairpins(&mut self, suspects: &[(Endpoint, Option<Standing>)]) -> bool {

@@ -6,6 +6,7 @@ use std::fmt;
 use std::io;
 
 use crate::frontend::Family;
+use crate::program::Program;
 use crate::rows::{AffinityRow, Chain, Row, RowKey};
 use crate::transaction::{Stray, Transaction};
 
@@ -156,6 +157,11 @@ pub trait Kernel: Send {
     /// # Errors
     /// See [`KernelError`].
     fn read(&mut self) -> Result<KernelState, KernelError>;
+
+    /// From now on the tables should hold these programs: what [`Kernel::read`] calls damage.
+    fn expect(&mut self, programs: &[Program]) {
+        let _ = programs;
+    }
 
     /// Reads the remembered clients of `family`.
     ///

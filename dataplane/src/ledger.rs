@@ -64,6 +64,12 @@ impl Ledger {
         &self.programs
     }
 
+    /// Wants other programs in the tables, of the same families. What the tables hold is to be
+    /// compared with them by [`Ledger::read_back`].
+    pub fn set_programs(&mut self, programs: Vec<Program>) {
+        self.programs = programs;
+    }
+
     /// Wishes for `row`, whoever wished for its key before.
     pub fn put(&mut self, row: Row) {
         self.set(row.key, Some(Wish { value: row.value, holders: 1 }));

@@ -4,6 +4,7 @@
 #![deny(missing_docs)]
 
 pub mod cidr;
+pub mod conntrack;
 mod digest;
 pub mod fake;
 pub mod frontend;

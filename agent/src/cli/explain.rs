@@ -13,6 +13,9 @@ use crate::view::{
     ServicePortExplanation,
 };
 
+/// Endpoints that a table shows; JSON and YAML have all.
+const MAX_ENDPOINTS: usize = 200;
+
 /// Prints the explanation.
 ///
 /// # Errors
@@ -95,11 +98,8 @@ fn show_port(page: &mut Page, port: &ServicePortExplanation) {
     }
     page.table(
         &["  ENDPOINT", "NODE", "SHARE", "USED", "REASON"],
-        port.endpoints.iter().map(|endpoint| {
-            let used = match (endpoint.used, &endpoint.from_outside) {
-                (true, _) => Cell::toned("yes", Tone::Good),
-                (false, _) => cell("no"),
-            };
+        port.endpoints.iter().take(MAX_ENDPOINTS).map(|endpoint| {
+            let used = if endpoint.used { Cell::toned("yes", Tone::Good) } else { cell("no") };
             let outside = endpoint.from_outside.as_ref();
             let outside = outside.map(|reason| format!("from outside: {reason}"));
             vec![
@@ -111,6 +111,10 @@ fn show_port(page: &mut Page, port: &ServicePortExplanation) {
             ]
         }),
     );
+    if port.endpoints.len() > MAX_ENDPOINTS {
+        let more = port.endpoints.len() - MAX_ENDPOINTS;
+        page.line(&format!("  and {more} more; -o json shows all"));
+    }
 }
 
 /// The way of one packet in full: the first one that reaches a rule.
@@ -129,3 +133,6 @@ fn show_way(page: &mut Page, explanation: &ExplainView) {
         page.line("  (--from ADDRESS shows that of another client, -o json all of them)");
     }
 }
+
+#[cfg(test)]
+mod tests;

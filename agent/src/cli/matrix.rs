@@ -122,3 +122,35 @@ fn column_name(view: &MatrixView, nodes: &[usize]) -> String {
 fn percent(percent: f64) -> String {
     if percent == 0.0 { "-".to_owned() } else { format!("{percent:.1} %") }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+    use super::*;
+    use crate::view::shop;
+
+    #[test]
+    fn nodes_that_send_alike_share_a_column_and_overload_is_called_out() {
+        let snapshot = shop::snapshot("node-a1", "TopologyRouting");
+        let engine = snapshot.engine(FakeKernel::new()).unwrap();
+        let nodes = snapshot.world().nodes.iter().map(|(name, node)| (name, &**node));
+        let view = matrix(&engine, nodes, &"shop/cart".parse().unwrap(), 1.2);
+        let mut page = Page::piped();
+        show(&mut page, &view);
+        assert_eq!(
+            page.text(),
+            "\
+Share of each node's traffic that each endpoint gets, and of all, if every node sends the same.
+
+shop/cart:grpc/TCP over IPv4
+ENDPOINT          NODE     ZONE   node-a1  node-b1  node-c1  node-d1  ALL     OF FAIR
+                                  node-a2                    node-d2
+10.244.2.11:7070  node-a2  eu-1a  100.0 %  50.0 %   -        -        41.7 %  1.25 x
+10.244.4.11:7070  node-c1  eu-1c  -        50.0 %   100.0 %  -        25.0 %  0.75 x
+10.244.6.11:7070  node-d2  us-1a  -        -        -        100.0 %  33.3 %  1.00 x
+warning: 10.244.2.11:7070 gets 41.7 % of all traffic, 1.25 times its fair share of 33.3 % (more than
+  1.2)
+"
+        );
+    }
+}

@@ -1,7 +1,6 @@
 //! `sliceproxy run`: the agent. Puts the parts together and waits for a signal.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -10,20 +9,24 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use sliceproxy_dataplane::frontend::Family;
-use sliceproxy_dataplane::netlink::{NetlinkKernel, Noticed, Watch};
+use sliceproxy_dataplane::netlink::{NetlinkConntrack, NetlinkKernel, Noticed, Watch};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tracing::{error, info, warn};
 
 use super::args::RunArgs;
 use super::exit;
 use crate::config::{Config, Gate, Source};
+use crate::conntrack::{self, StaleFlows};
 use crate::driver::{self, Handle, Pace};
 use crate::engine::{Engine, Settings};
+use crate::inlet::Inlet;
 use crate::logging;
-use crate::model::Event;
+use crate::node;
 use crate::report::LogObserver;
 use crate::server::Reporting;
+use crate::server::admin::{AdminError, AdminSocket};
+use crate::server::metrics::Metrics;
 use crate::source::{addresses, kube, manifests};
 
 /// Events from a source that have not reached the engine yet.
@@ -51,12 +54,18 @@ pub fn run(args: &RunArgs, flags: BTreeMap<String, String>) -> Result<ExitCode> 
     for warning in loaded.warnings {
         warn!("{warning}");
     }
+    node::sysctl::apply(&config.conntrack)?;
+    node::oom::apply(config.oom_score_adj);
+    if args.init_only {
+        info!("kernel settings are made: ending, as --init-only says");
+        return Ok(exit::OK);
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let result = runtime.block_on(serve(&config, flags));
+    let result = runtime.block_on(serve(&Arc::new(config), flags));
     // Readers of files and sockets may be blocked; the process ends without waiting for them.
     runtime.shutdown_background();
     result
@@ -72,35 +81,46 @@ fn write_config(config: &Config, path: &Path) -> Result<ExitCode> {
     Ok(exit::OK)
 }
 
-async fn serve(config: &Config, flags: BTreeMap<String, String>) -> Result<ExitCode> {
+async fn serve(config: &Arc<Config>, flags: BTreeMap<String, String>) -> Result<ExitCode> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
+    let admin_socket = admin_socket(config)?;
     let program = config.program(&[]);
     let kernel = NetlinkKernel::open(&program)?;
     let own_port = kernel.port();
-    let engine = Engine::new(settings(config), kernel)?.awaiting_node_port_addresses();
+    let mut engine = Engine::new(settings(config), kernel)?.awaiting_node_port_addresses();
+    if config.needs_pod_cidrs() {
+        engine = engine.awaiting_program();
+    }
     let pace = Pace { min_period: config.min_sync_period, read_back: config.sync_period };
     let reporting = Reporting::new(config);
     let (failures, _) = mpsc::unbounded_channel();
-    let observer = (LogObserver::default(), reporting.observer(failures));
+    let observer = (
+        LogObserver::default(),
+        (reporting.observer(failures), delete_stale_flows(reporting.metrics.clone())?),
+    );
     let (handle, thread) =
         driver::start(engine, pace, observer).context("cannot start the engine's thread")?;
     watch_foreign_changes(own_port, handle.clone())?;
 
-    let (node_addresses, node_addresses_seen) = watch::channel(None);
     let servers = reporting.serve(config, flags, handle.clone());
-    let inlet = Inlet { handle: handle.clone(), node_addresses, reporting };
+    let inlet = Inlet::new(config, handle.clone(), reporting);
     tokio::spawn(addresses::follow(
         config.node_ports.clone(),
-        node_addresses_seen,
+        inlet.node_addresses(),
         inlet.clone().into_sink(),
     ));
-    let source = start_source(config, inlet);
+    tokio::spawn(node::fill::watch());
+    let source = start_source(config, inlet.clone());
 
     tokio::select! {
         _ = terminate.recv() => info!("SIGTERM: ending; the rules stay in the kernel"),
         _ = interrupt.recv() => info!("SIGINT: ending; the rules stay in the kernel"),
         failure = servers => return Err(failure.into()),
+        result = answer(admin_socket, handle.clone()) => {
+            result.context("cannot go on answering on the admin socket")?;
+        }
+        missing = inlet.pod_networks_missing() => return Err(missing.into()),
         result = source => {
             error!("the source of Services and slices ended");
             result?;
@@ -112,6 +132,28 @@ async fn serve(config: &Config, flags: BTreeMap<String, String>) -> Result<ExitC
         return Ok(ExitCode::from(exit::FAILED));
     }
     Ok(exit::OK)
+}
+
+/// The socket for `dump`, `diff` and `explain`. Without it traffic is served all the same, unless
+/// another agent has it: two of them would undo each other's work.
+fn admin_socket(config: &Config) -> Result<Option<AdminSocket>, AdminError> {
+    let Some(path) = &config.admin_socket else { return Ok(None) };
+    match AdminSocket::bind(path) {
+        Ok(socket) => Ok(Some(socket)),
+        Err(error @ AdminError::Taken(_)) => Err(error),
+        Err(error) => {
+            error!(%error, "going on without: dump, diff and explain cannot ask this agent");
+            Ok(None)
+        }
+    }
+}
+
+/// Answers questions as long as it is polled; the socket goes with it.
+async fn answer(socket: Option<AdminSocket>, handle: Handle<NetlinkKernel>) -> std::io::Result<()> {
+    match socket {
+        Some(socket) => socket.serve(handle, std::future::pending()).await,
+        None => std::future::pending().await,
+    }
 }
 
 fn settings(config: &Config) -> Settings {
@@ -135,41 +177,8 @@ pub(super) fn families() -> Vec<Family> {
     Family::ALL.to_vec()
 }
 
-/// Takes events in for the engine, and keeps an eye on the Node's addresses.
-#[derive(Debug, Clone)]
-struct Inlet {
-    handle: Handle<NetlinkKernel>,
-    node_addresses: watch::Sender<Option<Vec<IpAddr>>>,
-    reporting: Reporting,
-}
-
-impl Inlet {
-    fn take(&self, event: Event) {
-        self.reporting.note(&event);
-        let node = match &event {
-            Event::Node(node) => Some(node.clone()),
-            _ => None,
-        };
-        // The engine ends only when the process does.
-        let _ = self.handle.send(event);
-        // After the Node itself: once node ports are known, the engine starts.
-        if let Some(node) = node {
-            let addresses = node.map(|node| node.addresses.clone()).unwrap_or_default();
-            self.node_addresses.send_if_modified(|known| {
-                let changed = known.as_ref() != Some(&addresses);
-                *known = Some(addresses);
-                changed
-            });
-        }
-    }
-
-    fn into_sink(self) -> impl Fn(Event) + Clone + Send + Sync + 'static {
-        move |event| self.take(event)
-    }
-}
-
 /// Runs the configured source; comes back only with an error.
-async fn start_source(config: &Config, inlet: Inlet) -> Result<()> {
+async fn start_source(config: &Config, inlet: Inlet<NetlinkKernel>) -> Result<()> {
     match &config.source {
         Source::Manifests(path) => {
             let (sender, mut events) = mpsc::channel(EVENT_ROOM);
@@ -182,10 +191,20 @@ async fn start_source(config: &Config, inlet: Inlet) -> Result<()> {
         }
         Source::Api(server) => {
             let settings = kube::Settings::new(config, server.clone());
-            kube::run(&settings, inlet.into_sink(), Arc::default()).await?;
+            let freshness = Arc::clone(inlet.freshness());
+            kube::run(&settings, inlet.into_sink(), freshness).await?;
         }
     }
     Ok(())
+}
+
+/// Flows whose translation is out of date are deleted after each commit that made them so.
+fn delete_stale_flows(metrics: Metrics) -> Result<StaleFlows> {
+    let report = move |pass: conntrack::Pass| {
+        metrics.conntrack_reconciled(pass.family, pass.took, pass.swept.deleted);
+    };
+    let started = conntrack::start(NetlinkConntrack::open()?, report);
+    started.context("cannot start the thread that deletes stale flows")
 }
 
 /// Somebody else's changes to our tables make the engine look at the kernel again.

@@ -57,8 +57,9 @@ fn notes(port: &ServicePortView) -> Vec<String> {
         }
     }
     notes.extend(port.session_affinity_seconds.map(|seconds| format!("sticky {seconds}s")));
-    if !port.source_ranges.is_empty() {
-        notes.push(format!("only from {}", port.source_ranges.join(", ")));
+    let is_balanced = port.frontends.iter().any(|frontend| frontend.kind == "LoadBalancerIP");
+    if is_balanced && !port.source_ranges.is_empty() {
+        notes.push(format!("load balancer only from {}", port.source_ranges.join(", ")));
     }
     for frontend in &port.frontends {
         notes.extend(
@@ -225,3 +226,6 @@ fn level_tone(level: &str) -> Tone {
         _ => Tone::Good,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! The core of the agent: events in, transactions out. Owns all state, knows neither clock nor
 //! network, and is driven by one thread, so nothing in it is ever half done.
 
+mod flows;
 mod place;
 mod port;
 mod services;
@@ -19,6 +20,7 @@ use sliceproxy_dataplane::ledger::Ledger;
 use sliceproxy_dataplane::program::{Program, ProgramConfig};
 use sliceproxy_dataplane::rows::{Row, RowKey, RowValue, Slot};
 
+pub use flows::FlowCheck;
 pub use port::Port;
 pub use sync::{SyncError, Synced};
 
@@ -72,10 +74,14 @@ pub struct Engine<K> {
     slices_listed: bool,
     /// [`Event::NodePortAddresses`] is still to come, and will.
     node_port_addresses_due: bool,
+    /// [`Engine::set_program`] is still to come.
+    program_due: bool,
     /// The kernel has to be read before the next transaction.
     read_back_due: bool,
     /// Families in which a client may be remembered for an endpoint that it must not get any more.
     affinity_due: BTreeSet<Family>,
+    /// UDP frontends whose flows are to be looked at after the next transaction.
+    flows_due: BTreeSet<Frontend>,
     /// `last-change-trigger-time` of the slices that changed since the last transaction.
     triggers: Vec<i64>,
 }
@@ -91,9 +97,11 @@ impl<K: Kernel> Engine<K> {
             settings.families.iter().map(|family| Program::new(*family, &settings.program));
         let mut here = Here::named(settings.node.clone());
         here.regions.clone_from(&settings.zone_regions);
+        let adoptable = adoptable(&state);
         Ok(Self {
             ledger: Ledger::new(programs.collect()),
-            adoptable: adoptable(&state),
+            flows_due: flows::adopted(&adoptable).collect(),
+            adoptable,
             here,
             settings,
             kernel,
@@ -106,6 +114,7 @@ impl<K: Kernel> Engine<K> {
             services_listed: false,
             slices_listed: false,
             node_port_addresses_due: false,
+            program_due: false,
             read_back_due: true,
             affinity_due: BTreeSet::new(),
             triggers: Vec::new(),
@@ -118,6 +127,29 @@ impl<K: Kernel> Engine<K> {
     pub fn awaiting_node_port_addresses(mut self) -> Self {
         self.node_port_addresses_due = true;
         self
+    }
+
+    /// Counts nothing as listed before [`Engine::set_program`]: what the program depends on is not
+    /// known yet.
+    #[must_use]
+    pub fn awaiting_program(mut self) -> Self {
+        self.program_due = true;
+        self
+    }
+
+    /// What the programs depend on has changed, or become known: tables that hold other programs are
+    /// replaced with the next [`Engine::sync`], in one transaction with all rows.
+    pub fn set_program(&mut self, program: ProgramConfig) {
+        if program != self.settings.program {
+            let families = self.settings.families.iter();
+            let programs: Vec<Program> =
+                families.map(|family| Program::new(*family, &program)).collect();
+            self.kernel.expect(&programs);
+            self.ledger.set_programs(programs);
+            self.settings.program = program;
+            self.read_back_due = true;
+        }
+        self.listed(|engine| engine.program_due = false);
     }
 
     /// Takes in an event. Changes wishes only; [`Engine::sync`] writes them.
@@ -154,7 +186,10 @@ impl<K: Kernel> Engine<K> {
 
     /// Whether Services and slices have both been listed, so that what is desired is complete.
     pub fn is_listed(&self) -> bool {
-        self.services_listed && self.slices_listed && !self.node_port_addresses_due
+        self.services_listed
+            && self.slices_listed
+            && !self.node_port_addresses_due
+            && !self.program_due
     }
 
     /// Until both are listed, Services and slices are only kept; then all Service ports are made at
@@ -203,12 +238,16 @@ impl<K: Kernel> Engine<K> {
                 let before = (port.pool.tally().any_usable(), port.pool.choice().scope);
                 let changes = port.pool.replace(old, new, &self.here, &wishes);
                 let after = (port.pool.tally().any_usable(), port.pool.choice().scope);
+                if changes.stopped_answering || (!before.0 && after.0) {
+                    self.flows_due.extend(flows::udp(port.owned().copied()));
+                }
                 if changes.is_empty() && before == after {
                     continue;
                 }
                 let owned = owned(port, &self.claims);
                 let addresses = node_addresses(self.node.as_ref());
-                port.render(&service, &owned, &changes, addresses, &mut self.ledger);
+                // Endpoints do not change whose a frontend is.
+                let _ = port.render(&service, &owned, &changes, addresses, &mut self.ledger);
                 if service.affinity_timeout.is_some() && changes.endpoints_left {
                     self.affinity_due.insert(port.pool.family());
                 }

@@ -55,37 +55,44 @@ impl Port {
         self.pool.cluster().contains(endpoint) || self.pool.local().contains(endpoint)
     }
 
-    /// Takes the rows of frontends that are not in `owned` out of the ledger. Done for every Service
-    /// port concerned before any of them is rendered, so that a frontend can change hands.
-    pub fn retract(&mut self, owned: &[(Frontend, FrontendKind)], ledger: &mut Ledger) {
+    /// Takes the rows of frontends that are not in `owned` out of the ledger, and gives these
+    /// frontends. Done for every Service port concerned before any of them is rendered, so that a
+    /// frontend can change hands.
+    pub fn retract(
+        &mut self,
+        owned: &[(Frontend, FrontendKind)],
+        ledger: &mut Ledger,
+    ) -> Vec<Frontend> {
         let kept = |frontend: &Frontend| owned.iter().any(|(owned, _)| owned == frontend);
         let lost: Vec<Frontend> =
             self.rendered.frontends.keys().filter(|frontend| !kept(frontend)).copied().collect();
-        for frontend in lost {
-            if let Some(feeds) = self.rendered.frontends.remove(&frontend) {
-                self.clear_slots(frontend, feeds, ledger);
+        for frontend in &lost {
+            if let Some(feeds) = self.rendered.frontends.remove(frontend) {
+                self.clear_slots(*frontend, feeds, ledger);
             }
-            let gone = |row: &Row| row.key.frontend() == Some(frontend);
+            let gone = |row: &Row| row.key.frontend() == Some(*frontend);
             for row in self.rendered.head.own.iter().filter(|row| gone(row)) {
                 ledger.remove(row.key);
             }
             self.rendered.head.own.retain(|row| !gone(row));
         }
+        lost
     }
 
-    /// Takes everything out of the ledger.
-    pub fn withdraw(&mut self, ledger: &mut Ledger) {
-        self.retract(&[], ledger);
+    /// Takes everything out of the ledger, and gives the frontends that it had.
+    pub fn withdraw(&mut self, ledger: &mut Ledger) -> Vec<Frontend> {
+        let lost = self.retract(&[], ledger);
         for row in std::mem::take(&mut self.rendered.head.shared) {
             ledger.release(row.key);
         }
         for endpoint in std::mem::take(&mut self.rendered.hairpins) {
             ledger.release(RowKey::Hairpin(self.name.protocol, endpoint));
         }
+        lost
     }
 
     /// Brings the ledger up to date: the head rows, the `changes` of slots for the frontends that
-    /// were there before, and all slots of new ones.
+    /// were there before, and all slots of new ones. Gives the new ones.
     pub fn render(
         &mut self,
         service: &Service,
@@ -93,7 +100,8 @@ impl Port {
         changes: &PoolChanges,
         node_addresses: &[IpAddr],
         ledger: &mut Ledger,
-    ) {
+    ) -> Vec<Frontend> {
+        let mut gained = Vec::new();
         for &(frontend, kind) in owned {
             let feeds = Feeds::of(service, kind);
             match self.rendered.frontends.get(&frontend) {
@@ -101,8 +109,9 @@ impl Port {
                     self.change_slots(frontend, feeds, changes, ledger);
                 }
                 before => {
-                    if let Some(before) = before.copied() {
-                        self.clear_slots(frontend, before, ledger);
+                    match before.copied() {
+                        Some(before) => self.clear_slots(frontend, before, ledger),
+                        None => gained.push(frontend),
                     }
                     self.fill_slots(frontend, feeds, ledger);
                     self.rendered.frontends.insert(frontend, feeds);
@@ -123,6 +132,7 @@ impl Port {
             }),
             ledger,
         );
+        gained
     }
 
     fn replace_hairpins(&mut self, ledger: &mut Ledger) {

@@ -7,7 +7,7 @@ use sliceproxy_dataplane::frontend::{Endpoint, Family, Frontend};
 use sliceproxy_dataplane::kernel::Kernel;
 use sliceproxy_dataplane::rows::Slot;
 
-use super::{Adoptable, Engine, Port, node_addresses, owned};
+use super::{Adoptable, Engine, Port, flows, node_addresses, owned};
 use crate::claims::Claim;
 use crate::desired::{self, FrontendKind};
 use crate::model::{Service, ServicePort, ServicePortName};
@@ -44,7 +44,8 @@ impl<K: Kernel> Engine<K> {
             gone = rest;
         }
         for mut port in gone {
-            port.withdraw(&mut self.ledger);
+            let lost = port.withdraw(&mut self.ledger);
+            self.flows_due.extend(flows::udp(lost));
         }
         self.settle(affected);
     }
@@ -153,7 +154,8 @@ impl<K: Kernel> Engine<K> {
         for name in &affected {
             for port in self.ports.get_mut(&name.service).into_iter().flatten() {
                 if port.name == *name {
-                    port.retract(&owned(port, &self.claims), &mut self.ledger);
+                    let lost = port.retract(&owned(port, &self.claims), &mut self.ledger);
+                    self.flows_due.extend(flows::udp(lost));
                 }
             }
         }
@@ -165,7 +167,9 @@ impl<K: Kernel> Engine<K> {
                     let changes = port.pool.reselect(&self.here, &wishes);
                     let owned = owned(port, &self.claims);
                     let addresses = node_addresses(self.node.as_ref());
-                    port.render(&service, &owned, &changes, addresses, &mut self.ledger);
+                    let gained =
+                        port.render(&service, &owned, &changes, addresses, &mut self.ledger);
+                    self.flows_due.extend(flows::udp(gained));
                 }
             }
         }

@@ -8,7 +8,7 @@ use sliceproxy_dataplane::kernel::{Change, Committed, Kernel, KernelError, Kerne
 use sliceproxy_dataplane::rows::{AffinityRow, Row, RowKey};
 use sliceproxy_dataplane::transaction::Transaction;
 
-use super::Engine;
+use super::{Engine, FlowCheck, flows};
 
 /// Refused transactions in a row after which a sync gives up until it is tried again.
 const MAX_ATTEMPTS: u32 = 16;
@@ -45,6 +45,8 @@ pub struct Synced {
     pub triggers: Vec<i64>,
     /// Whether the kernel was read back first, and had to be repaired.
     pub repaired: bool,
+    /// UDP flows that are to be looked at now.
+    pub flow_checks: Vec<FlowCheck>,
 }
 
 impl<K: Kernel> Engine<K> {
@@ -83,6 +85,10 @@ impl<K: Kernel> Engine<K> {
             return Err(error);
         }
         synced.triggers = std::mem::take(&mut self.triggers);
+        if synced.repaired {
+            self.flows_due.extend(flows::repaired(&synced.added));
+        }
+        synced.flow_checks = self.take_flow_checks();
         Ok(synced)
     }
 

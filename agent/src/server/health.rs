@@ -2,13 +2,14 @@
 //! caller's.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::Serialize;
 use sliceproxy_dataplane::frontend::Family;
 
 use super::moment::Moment;
+use crate::source::kube::Freshness;
 
 /// What Go shows for a time that was never set.
 const NEVER: &str = "0001-01-01T00:00:00Z";
@@ -18,6 +19,8 @@ const NEVER: &str = "0001-01-01T00:00:00Z";
 pub struct Health {
     timeout: Duration,
     state: Mutex<State>,
+    /// What the API server's watches say of themselves; `None` if it is not the source.
+    watches: Option<Arc<Freshness>>,
 }
 
 #[derive(Debug, Default)]
@@ -61,7 +64,20 @@ impl Health {
     /// Healthy, with nothing waiting and a Node that is not known yet. A change that waits as long
     /// as `timeout` makes its family unhealthy.
     pub fn new(timeout: Duration) -> Self {
-        Self { timeout, state: Mutex::default() }
+        Self { timeout, state: Mutex::default(), watches: None }
+    }
+
+    /// Measures silence by these watches, each for itself: one that is alive must not hide that
+    /// another is dead.
+    #[must_use]
+    pub fn following(mut self, watches: Arc<Freshness>) -> Self {
+        self.watches = Some(watches);
+        self
+    }
+
+    /// The watches, if the API server is the source.
+    pub fn watches(&self) -> Option<&Freshness> {
+        self.watches.as_deref()
     }
 
     /// There is a change that is not in the kernel. Only the first one since the last
@@ -87,8 +103,12 @@ impl Health {
         self.state().heard_at = Some(at);
     }
 
-    /// How long the source of events has been silent; `None` if it never spoke.
+    /// How long the source of events has been silent; `None` if it never spoke. Of the API server:
+    /// how long ago Services or slices were last heard of, whichever is longer; bookmarks count.
     pub fn silence(&self, now: Moment) -> Option<Duration> {
+        if let Some(watches) = &self.watches {
+            return watches.age();
+        }
         self.state().heard_at.map(|heard| now.since(heard))
     }
 

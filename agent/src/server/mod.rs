@@ -19,6 +19,7 @@ mod registry;
 mod reporting;
 pub mod status;
 pub mod survey;
+mod watches;
 
 pub use health::Health;
 pub use health_check_node_port::{HealthCheck, HealthCheckNodePorts};

@@ -3,15 +3,12 @@
 //! Counters are registered without their `_total`, which the encoder adds.
 //! `kubeproxy_sync_proxy_rules_no_local_endpoints_total` is a gauge in kube-proxy, and so it is here.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family as ByLabel;
-use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 
@@ -19,6 +16,7 @@ use super::health::Health;
 use super::latency;
 use super::moment::Moment;
 use super::process::Process;
+use super::watches::Watches;
 use crate::config::FeatureGates;
 use crate::config::gates::Stage;
 use crate::version;
@@ -100,7 +98,7 @@ impl Inner {
     pub(super) fn new(health: Arc<Health>, gates: &FeatureGates, start: Moment) -> Self {
         let mut register = Register(Registry::default());
         register.0.register_collector(Box::new(Process::new(start)));
-        register.0.register_collector(Box::new(WatchAge(health)));
+        register.0.register_collector(Box::new(Watches(health)));
         register_build(&mut register, gates);
         let kube_proxy = KubeProxyMetrics::register(&mut register);
         let own = OwnMetrics::register(&mut register);
@@ -234,18 +232,4 @@ fn register_build(register: &mut Register, gates: &FeatureGates) {
     }
     let build: Gauges<2> = register.add("sliceproxy_build_info", "Always 1");
     build.get_or_create(&[("version", version::VERSION), ("commit", version::COMMIT)]).set(1);
-}
-
-/// How long the API server has been silent, as of the scrape.
-#[derive(Debug)]
-struct WatchAge(Arc<Health>);
-
-impl Collector for WatchAge {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let Some(silence) = self.0.silence(Moment::now()) else { return Ok(()) };
-        let age = ConstGauge::new(silence.as_secs_f64());
-        let help = "Time since the source of objects gave a sign of life";
-        let name = "sliceproxy_watch_age_seconds";
-        age.encode(encoder.encode_descriptor(name, help, None, age.metric_type())?)
-    }
 }

@@ -17,9 +17,10 @@ use super::moment::Moment;
 use super::observer::{ServerObserver, note_event};
 use super::status::{Refresh, StatusPages, metrics_router};
 use super::survey::Survey;
-use crate::config::Config;
+use crate::config::{Config, Source};
 use crate::driver::Handle;
 use crate::model::Event;
+use crate::source::kube::Freshness;
 
 /// Health and metrics of one agent, and the way they get to know of it.
 #[derive(Debug, Clone)]
@@ -28,6 +29,8 @@ pub struct Reporting {
     pub health: Arc<Health>,
     /// Metrics.
     pub metrics: Metrics,
+    /// To be written by the watches on the API server.
+    pub freshness: Arc<Freshness>,
     start: Moment,
 }
 
@@ -35,9 +38,14 @@ impl Reporting {
     /// Of an agent that starts now.
     pub fn new(config: &Config) -> Self {
         let start = Moment::now();
-        let health = Arc::new(Health::new(config.health_timeout()));
+        let freshness = Arc::new(Freshness::default());
+        let health = Health::new(config.health_timeout());
+        let health = Arc::new(match config.source {
+            Source::Api(_) => health.following(Arc::clone(&freshness)),
+            Source::Manifests(_) => health,
+        });
         let metrics = Metrics::new(Arc::clone(&health), &config.gates, start);
-        Self { health, metrics, start }
+        Self { health, metrics, freshness, start }
     }
 
     /// What the engine's driver tells. Serves health checks too; ports that these cannot have go to

@@ -20,6 +20,7 @@ use super::health::Health;
 use super::metrics::Metrics;
 use super::moment::Moment;
 use crate::config::{Config, Gate};
+use crate::source::kube::Watched;
 use crate::version;
 
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -150,7 +151,10 @@ fn statusz_text(pages: &StatusPages, now: Moment) -> String {
         ("Healthy".to_owned(), healthy.to_string()),
         ("Node eligible".to_owned(), pages.health.is_node_eligible().to_string()),
     ];
-    for (name, value) in fixed.into_iter().chain(live) {
+    let watches = pages.health.watches().into_iter().flat_map(|watches| {
+        Watched::ALL.map(|watched| (format!("Watch on {watched}"), watches.of(watched).to_string()))
+    });
+    for (name, value) in fixed.into_iter().chain(live).chain(watches) {
         let _ = writeln!(text, "{name}: {}", value.escape_debug());
     }
     text

@@ -16,6 +16,7 @@ use sliceproxy_dataplane::rows::SetName;
 use super::metrics::{CommitCost, LocalPolicy, Probe, SyncKind};
 use super::*;
 use crate::config::{Config, FeatureGates, Flags};
+use crate::source::kube::{Freshness, Watched};
 
 /// The whole answer, headers included; tries again while nothing listens.
 pub(super) async fn get(address: SocketAddr, path: &str) -> String {
@@ -266,5 +267,33 @@ fn every_line_is_the_text_format() {
         let (name, value) = line.rsplit_once(' ').expect(line);
         assert!(value.parse::<f64>().is_ok(), "{line}");
         assert!(name.starts_with(|c: char| c.is_ascii_lowercase()), "{line}");
+    }
+}
+
+#[test]
+fn silence_of_an_api_server_is_that_of_its_quietest_watch() {
+    let watches = Arc::new(Freshness::default());
+    let health = Health::new(Duration::from_secs(60)).following(Arc::clone(&watches));
+    let health = Arc::new(health);
+    let metrics = metrics_of(&health);
+    // Anything else that happens says nothing of the API server.
+    health.heard(Moment::now());
+    watches.listed(Watched::Services);
+    assert_eq!(health.silence(Moment::now()), None, "slices were never heard of");
+    let text = metrics.encode();
+    assert!(!text.contains("sliceproxy_watch_age_seconds "), "{text}");
+    assert!(text.contains("sliceproxy_watch_connected{watch=\"services\"} 0\n"), "{text}");
+    watches.connected(Watched::EndpointSlices);
+    watches.listed(Watched::EndpointSlices);
+    watches.decode_failed(Watched::EndpointSlices);
+    assert!(health.silence(Moment::now()).is_some());
+    let text = metrics.encode();
+    for line in [
+        "\nsliceproxy_watch_age_seconds 0.",
+        "\nsliceproxy_watch_connected{watch=\"endpointslices\"} 1\n",
+        "\nsliceproxy_undecodable_objects_total{watch=\"endpointslices\"} 1\n",
+        "\nsliceproxy_undecodable_objects_total{watch=\"node\"} 0\n",
+    ] {
+        assert!(text.contains(line), "{line}{text}");
     }
 }

@@ -1,10 +1,11 @@
 //! A packet's way through program and rows, and what becomes of it, in words and numbers.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
-use sliceproxy_dataplane::frontend::{Endpoint, Family, Frontend};
+use sliceproxy_dataplane::frontend::{Family, Frontend};
 use sliceproxy_dataplane::program::{PodTraffic, ProgramConfig};
 use sliceproxy_dataplane::walk::{Choice, Fate, Masquerade, Node, Origin, Outcome, Packet, Walk};
 
@@ -265,11 +266,13 @@ fn drop_reason(chain: &str) -> String {
     }
 }
 
-/// The endpoint's share in `routes`, as seen by the first sender that it may serve.
-pub(super) fn share(routes: &[RouteView], endpoint: Endpoint) -> Option<f64> {
-    let endpoint = endpoint.to_string();
-    let mut choices = routes.iter().flat_map(|route| &route.choices);
-    choices.find(|choice| choice.endpoint == endpoint).map(|choice| choice.percent)
+/// Each endpoint's share, as the first of `routes` sees it that may lead there.
+pub(super) fn shares<'r>(routes: impl IntoIterator<Item = &'r RouteView>) -> HashMap<&'r str, f64> {
+    let mut shares = HashMap::new();
+    for choice in routes.into_iter().flat_map(|route| &route.choices) {
+        shares.entry(choice.endpoint.as_str()).or_insert(choice.percent);
+    }
+    shares
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! [walked](FakeKernel::walk) through what it holds.
 
 mod batch;
+mod conntrack;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ use crate::program::Program;
 use crate::rows::{AffinityRow, Row, RowKey, RowValue};
 use crate::transaction::{Stray, Transaction};
 use crate::walk::{self, Node, Outcome, Packet, Walk};
+pub use conntrack::{FakeConntrack, FakeFlows};
 use table::Table;
 
 /// The kernel in memory.

@@ -12,12 +12,15 @@
 //! | `decode`, `compare`, `read` | reading back |
 //! | `watch` | changes made by others |
 //! | `foreign` | tables of others |
+//! | `conntrack` and `flow` | remembered flows, shown and deleted |
 
 mod batch;
 mod compare;
+mod conntrack;
 mod decode;
 mod element;
 mod expression;
+mod flow;
 mod foreign;
 mod layout;
 mod number;
@@ -38,6 +41,7 @@ use crate::program::{Program, ProgramConfig};
 use crate::rows::{AffinityRow, RowKey, RowValue};
 use crate::transaction::Transaction;
 use batch::{Batch, ROWS_PER_MESSAGE};
+pub use conntrack::NetlinkConntrack;
 use number::message;
 use refusal::{Fault, Verdict};
 use socket::Channel;
@@ -160,6 +164,13 @@ impl Kernel for NetlinkKernel {
 
     fn read(&mut self) -> Result<KernelState, KernelError> {
         read::state(&mut self.channel, &self.programs)
+    }
+
+    fn expect(&mut self, programs: &[Program]) {
+        for program in programs {
+            let own = self.programs.iter_mut().filter(|own| own.family() == program.family());
+            own.for_each(|own| own.clone_from(program));
+        }
     }
 
     fn read_affinity(&mut self, family: Family) -> Result<Vec<AffinityRow>, KernelError> {

@@ -1,5 +1,6 @@
 //! The numbers of the kernel's netlink interface that we use (`linux/netlink.h`,
-//! `linux/netfilter/nfnetlink.h`, `linux/netfilter/nf_tables.h`), under shorter names.
+//! `linux/netfilter/nfnetlink.h`, `linux/netfilter/nf_tables.h`,
+//! `linux/netfilter/nfnetlink_conntrack.h`), under shorter names.
 
 use crate::frontend::Family;
 
@@ -151,4 +152,42 @@ pub(super) mod data {
 /// Attributes of a generation.
 pub(super) mod generation {
     pub(in crate::netlink) const ID: u16 = 1;
+}
+
+/// Messages and attributes of connection tracking (`ctnetlink`).
+pub(super) mod conntrack {
+    /// The subsystem, the high byte of its message types.
+    pub(in crate::netlink) const SUBSYSTEM: u16 = 1;
+
+    pub(in crate::netlink) const NEW: u16 = 0;
+    pub(in crate::netlink) const GET: u16 = 1;
+    pub(in crate::netlink) const DELETE: u16 = 2;
+
+    pub(in crate::netlink) const ORIGINAL: u16 = 1;
+    pub(in crate::netlink) const REPLY: u16 = 2;
+    pub(in crate::netlink) const STATUS: u16 = 3;
+    pub(in crate::netlink) const TIMEOUT: u16 = 7;
+    pub(in crate::netlink) const ID: u16 = 12;
+    pub(in crate::netlink) const ZONE: u16 = 18;
+    pub(in crate::netlink) const FILTER: u16 = 25;
+
+    pub(in crate::netlink) const TUPLE_ADDRESSES: u16 = 1;
+    pub(in crate::netlink) const TUPLE_PROTOCOL: u16 = 2;
+    pub(in crate::netlink) const V4_SOURCE: u16 = 1;
+    pub(in crate::netlink) const V4_DESTINATION: u16 = 2;
+    pub(in crate::netlink) const V6_SOURCE: u16 = 3;
+    pub(in crate::netlink) const V6_DESTINATION: u16 = 4;
+    pub(in crate::netlink) const PROTOCOL_NUMBER: u16 = 1;
+    pub(in crate::netlink) const SOURCE_PORT: u16 = 2;
+    pub(in crate::netlink) const DESTINATION_PORT: u16 = 3;
+
+    /// Which parts of the original direction a dump is filtered by, in host order.
+    pub(in crate::netlink) const FILTER_ORIGINAL: u16 = 1;
+    pub(in crate::netlink) const BY_DESTINATION: u32 = 1 << 1;
+    pub(in crate::netlink) const BY_PROTOCOL: u32 = 1 << 3;
+    pub(in crate::netlink) const BY_DESTINATION_PORT: u32 = 1 << 5;
+
+    /// Answered in both directions, and so kept for the longer time.
+    pub(in crate::netlink) const SEEN_REPLY: u32 = 1 << 1;
+    pub(in crate::netlink) const CONFIRMED: u32 = 1 << 3;
 }

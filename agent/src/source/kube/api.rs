@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, StatusCode, header};
+use http::{HeaderMap, HeaderName, StatusCode, Uri, header};
 use http_body_util::BodyExt;
 use kube::Client;
 use kube::client::Body;
@@ -27,6 +27,8 @@ const MAX_PAGE: usize = 512 << 20;
 const MAX_FRAME: usize = 64 << 20;
 /// Most bytes that are read of a refusal.
 const MAX_REFUSAL: usize = 64 << 10;
+/// Most characters of its message that are told.
+const MAX_MESSAGE: usize = 300;
 /// Room for frames that is kept when it is not needed any more.
 const ROOM: usize = 1 << 20;
 
@@ -81,28 +83,35 @@ impl Refusal {
     }
 }
 
-/// Texts from the network are escaped and bounded before they reach a log.
+/// Texts from the network are bounded, and without control characters, before they reach a log.
 fn shorten_message(message: &str) -> String {
-    message.escape_debug().take(300).collect()
+    let visible = |c: char| if c.is_control() { ' ' } else { c };
+    message.chars().take(MAX_MESSAGE).map(visible).collect()
 }
 
 /// The API server.
 pub(super) struct Api {
     client: RwLock<Client>,
+    address: Uri,
     /// To read credentials again from; `None` where the client came from elsewhere.
     server: Option<ApiServer>,
 }
 
 impl fmt::Debug for Api {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Api").field("server", &self.server).finish_non_exhaustive()
+        f.debug_struct("Api").field("address", &self.address).finish_non_exhaustive()
     }
 }
 
 impl Api {
-    /// Through `client`, made again from `server` when its credentials are not accepted any more.
-    pub(super) fn new(client: Client, server: Option<ApiServer>) -> Self {
-        Self { client: RwLock::new(client), server }
+    /// Through `client` to `address`; made again from `server` when its credentials are not accepted any more.
+    pub(super) fn new(client: Client, address: Uri, server: Option<ApiServer>) -> Self {
+        Self { client: RwLock::new(client), address, server }
+    }
+
+    /// Where the API server is.
+    pub(super) fn address(&self) -> &Uri {
+        &self.address
     }
 
     /// Begins to receive a watch.

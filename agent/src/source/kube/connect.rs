@@ -133,13 +133,17 @@ fn client(config: &Config) -> Result<Client, kube::Error> {
 
 /// What a request or a client failed of, without the names that `kube` gives to layers.
 pub(super) fn explain(error: &kube::Error) -> String {
-    match error {
+    let text = match error {
         kube::Error::Service(error) => chain(&**error),
         kube::Error::HyperError(error) => chain(error),
         kube::Error::RustlsTls(error) => chain(error),
         kube::Error::Auth(error) => chain(error),
         other => chain(other),
+    };
+    if text.contains("UnknownIssuer") {
+        return format!("{text}; check certificate-authority in the kubeconfig");
     }
+    text
 }
 
 /// Parsers add pictures of the text, which holds secrets.

@@ -60,6 +60,26 @@ pub struct WatchState {
     pub trouble: Option<String>,
 }
 
+/// For people.
+impl fmt::Display for WatchState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match (self.connected, self.done_without, self.listed) {
+            (_, true, _) => "done without",
+            (true, false, _) => "connected",
+            (false, false, true) => "disconnected",
+            (false, false, false) => "never listed",
+        };
+        f.write_str(state)?;
+        if let Some(age) = self.age {
+            write!(f, ", heard {} s ago", age.as_secs())?;
+        }
+        if let Some(trouble) = &self.trouble {
+            write!(f, ": {trouble}")?;
+        }
+        Ok(())
+    }
+}
+
 #[derive(Debug, Default)]
 struct Cell {
     state: WatchState,
@@ -95,7 +115,7 @@ impl Freshness {
     }
 
     /// A request was answered.
-    pub(super) fn connected(&self, watched: Watched) {
+    pub(crate) fn connected(&self, watched: Watched) {
         self.change(watched, |cell| {
             cell.state.connected = true;
             cell.state.done_without = false;
@@ -104,7 +124,7 @@ impl Freshness {
     }
 
     /// The connection is gone, or was never there.
-    pub(super) fn disconnected(&self, watched: Watched, trouble: Option<String>) {
+    pub(crate) fn disconnected(&self, watched: Watched, trouble: Option<String>) {
         self.change(watched, |cell| {
             cell.state.connected = false;
             cell.state.trouble = trouble;
@@ -112,12 +132,12 @@ impl Freshness {
     }
 
     /// An event or a bookmark came.
-    pub(super) fn heard(&self, watched: Watched) {
+    pub(crate) fn heard(&self, watched: Watched) {
         self.change(watched, |cell| cell.heard = Some(Instant::now()));
     }
 
     /// A list is complete.
-    pub(super) fn listed(&self, watched: Watched) {
+    pub(crate) fn listed(&self, watched: Watched) {
         self.change(watched, |cell| {
             cell.heard = Some(Instant::now());
             cell.state.listed = true;
@@ -126,12 +146,12 @@ impl Freshness {
     }
 
     /// An object could not be decoded.
-    pub(super) fn decode_failed(&self, watched: Watched) {
+    pub(crate) fn decode_failed(&self, watched: Watched) {
         self.change(watched, |cell| cell.state.decode_failures += 1);
     }
 
     /// We carry on without.
-    pub(super) fn done_without(&self, watched: Watched) {
+    pub(crate) fn done_without(&self, watched: Watched) {
         self.change(watched, |cell| cell.state.done_without = true);
     }
 

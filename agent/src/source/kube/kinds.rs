@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::decode::{Decode, Format, Raw, Undecodable};
 use super::freshness::Watched;
+use super::texts::Texts;
 use crate::convert::{self, Converted};
 use crate::model::{Event, Node, ObjectName, Service, Slice};
 use crate::wire;
@@ -80,7 +81,9 @@ impl Kind for Services {
 
 /// EndpointSlices.
 #[derive(Debug, Default)]
-pub(super) struct Slices;
+pub(super) struct Slices {
+    texts: Texts,
+}
 
 impl Kind for Slices {
     type Object = Arc<Slice>;
@@ -94,7 +97,11 @@ impl Kind for Slices {
         object: Raw<'_>,
     ) -> Result<(Converted<Arc<Slice>>, Option<String>), Undecodable> {
         let wire: wire::EndpointSlice<'_> = format.object(object)?;
-        Ok((convert::slice(&wire).map(Arc::new), version(&wire)))
+        let converted = convert::slice(&wire).map(|mut slice| {
+            self.texts.share_in(&mut slice);
+            Arc::new(slice)
+        });
+        Ok((converted, version(&wire)))
     }
 
     fn listed(&mut self, objects: Listed<Arc<Slice>>) -> Event {

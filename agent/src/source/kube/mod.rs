@@ -22,6 +22,7 @@ mod regions;
 mod request;
 #[cfg(test)]
 mod tests;
+mod texts;
 mod troubles;
 
 use std::convert::Infallible;
@@ -94,7 +95,7 @@ pub async fn run(
 ) -> Result<Infallible, SourceError> {
     let (client, address) = connect::connect(&settings.server).await?;
     info!(%address, "following the API server");
-    let api = Arc::new(Api::new(client, Some(settings.server.clone())));
+    let api = Arc::new(Api::new(client, address, Some(settings.server.clone())));
     follow(settings, api, sink, freshness).await
 }
 
@@ -118,14 +119,14 @@ async fn follow(
         sink(event);
     };
     let shared = Shared {
-        api,
         freshness,
-        troubles: Arc::new(Troubles::default()),
+        troubles: Arc::new(Troubles::new(api.address())),
         log_lines_per_object: settings.log_lines_per_object,
+        api,
     };
     let selector = settings.slice_selector.as_ref();
     spawn(&mut tasks, Services, Need::Required, Query::services(), &sink, &shared);
-    spawn(&mut tasks, Slices, Need::Required, Query::slices(selector), &sink, &shared);
+    spawn(&mut tasks, Slices::default(), Need::Required, Query::slices(selector), &sink, &shared);
     spawn(&mut tasks, OwnNode, Need::Required, Query::node(&settings.node), &sink, &shared);
     let cidrs = ServiceCidrs::default();
     spawn(&mut tasks, cidrs, Need::Optional, Query::service_cidrs(), &sink, &shared);

@@ -4,6 +4,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use http::Uri;
 use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
@@ -14,16 +15,18 @@ use super::request::Resource;
 /// The same trouble is not repeated sooner.
 const REPEAT_AFTER: Duration = Duration::from_secs(60);
 
-/// What goes wrong by itself. All watches share one network, but not one permission.
+/// What goes wrong by itself: all watches share a network and credentials, but not every right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Subject {
     Server,
+    Credentials,
     Resource(&'static str),
 }
 
 /// When what was said, and since when the server is away.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Troubles {
+    address: Uri,
     state: Mutex<State>,
 }
 
@@ -34,13 +37,20 @@ struct State {
 }
 
 impl Troubles {
+    pub(super) fn new(address: &Uri) -> Self {
+        Self { address: address.clone(), state: Mutex::default() }
+    }
+
     /// Something went wrong with `resource`. Whether it was said aloud.
     pub(super) fn met(&self, resource: Resource, error: &RequestError) -> bool {
-        let away = matches!(error, RequestError::Unreachable(_) | RequestError::Silent(_));
-        let subject = if away { Subject::Server } else { Subject::Resource(resource.plural) };
+        let subject = match error {
+            RequestError::Unreachable(_) | RequestError::Silent(_) => Subject::Server,
+            RequestError::Refused(refusal) if refusal.status.code == 401 => Subject::Credentials,
+            _ => Subject::Resource(resource.plural),
+        };
         let now = Instant::now();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if away {
+        if subject == Subject::Server {
             state.away_since.get_or_insert(now);
         }
         let due = state.said.get(&subject).is_none_or(|said| now - *said >= REPEAT_AFTER);
@@ -49,10 +59,13 @@ impl Troubles {
             return false;
         }
         state.said.insert(subject, now);
-        if away {
-            warn!(%error, "cannot reach the API server; rules stay as they are; trying again");
-        } else {
-            warn!(%error, "the API server does not give us {resource}; trying again");
+        let address = &self.address;
+        match subject {
+            Subject::Server => warn!(
+                "cannot reach the API server at {address}: {error}; rules stay as they are; \
+                 trying again"
+            ),
+            Subject::Credentials | Subject::Resource(_) => warn!("{error}; trying again"),
         }
         true
     }
@@ -65,6 +78,7 @@ impl Troubles {
             state.said.remove(&Subject::Server);
             info!(after_s = seconds, "the API server answers again");
         }
+        state.said.remove(&Subject::Credentials);
         if state.said.remove(&Subject::Resource(resource.plural)).is_some() {
             info!("the API server gives us {resource} again");
         }

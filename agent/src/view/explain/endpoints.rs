@@ -1,5 +1,7 @@
 //! Service ports: the level that is used, and every endpoint with the reason why it is or is not.
 
+use std::collections::HashMap;
+
 use sliceproxy_dataplane::frontend::Frontend;
 use sliceproxy_dataplane::kernel::Kernel;
 
@@ -9,7 +11,7 @@ use crate::model::Service;
 use crate::pool::Member;
 use crate::topology::words;
 use crate::view::Target;
-use crate::view::route::{RouteView, share};
+use crate::view::route::shares;
 use crate::view::topology::{Uses, of_port};
 
 impl<K: Kernel> Inquiry<'_, K> {
@@ -49,11 +51,9 @@ impl<K: Kernel> Inquiry<'_, K> {
     ) -> ServicePortExplanation {
         let here = self.engine.here();
         let uses = Uses::of(service, port);
-        let own: Vec<RouteView> = explained
-            .iter()
-            .filter(|frontend| frontend.service_port.as_ref() == Some(&port.name.to_string()))
-            .flat_map(|frontend| frontend.routes.clone())
-            .collect();
+        let name = port.name.to_string();
+        let own = explained.iter().filter(|f| f.service_port.as_ref() == Some(&name));
+        let shares = shares(own.flat_map(|frontend| &frontend.routes));
         let passed_over = port.pool.choice().passed_over.iter();
         ServicePortExplanation {
             topology: of_port(self.engine, service, port),
@@ -65,7 +65,7 @@ impl<K: Kernel> Inquiry<'_, K> {
                 .pool
                 .members()
                 .iter()
-                .map(|member| self.endpoint(port, uses, member, &own))
+                .map(|member| self.endpoint(port, uses, member, &shares))
                 .collect(),
         }
     }
@@ -75,7 +75,7 @@ impl<K: Kernel> Inquiry<'_, K> {
         port: &Port,
         uses: Uses,
         member: &Member<'_>,
-        routes: &[RouteView],
+        shares: &HashMap<&str, f64>,
     ) -> EndpointView {
         let (pool, here) = (&port.pool, self.engine.here());
         let (standing, description) = (member.standing, member.description);
@@ -85,13 +85,14 @@ impl<K: Kernel> Inquiry<'_, K> {
         let only_local = uses.local && !uses.cluster;
         let mut slices: Vec<String> = member.slices.iter().map(|s| s.name.to_string()).collect();
         slices.dedup();
+        let endpoint = member.endpoint.to_string();
         EndpointView {
-            endpoint: member.endpoint.to_string(),
             slices,
             node: description.node.as_ref().map(ToString::to_string),
             zone: description.zone.as_ref().map(ToString::to_string),
             used: if only_local { local_scope.admits(standing) } else { scope.admits(standing) },
-            percent: share(routes, member.endpoint),
+            percent: shares.get(endpoint.as_str()).copied(),
+            endpoint,
             from_outside: (uses.local && uses.cluster).then(|| local.clone()),
             reason: if only_local { local } else { cluster },
         }

@@ -1,6 +1,7 @@
 //! Tests against the kernel. They need root (for network namespaces) and `nft`, and fail without.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod flows;
 mod nft;
 mod program;
 mod refusals;

@@ -3,8 +3,9 @@
 use super::fake::{Answer, Fake, event, lines, list_end, refusal, service};
 use super::*;
 use crate::source::kube::Watched;
-use crate::source::kube::api::RequestError;
-use crate::source::kube::request::Resource;
+use crate::source::kube::api::{Refusal, RequestError};
+use crate::source::kube::decode::Status;
+use crate::source::kube::request::{Resource, Verb};
 use crate::source::kube::troubles::Troubles;
 
 #[tokio::test(start_paused = true)]
@@ -107,7 +108,7 @@ async fn service_cidrs_are_done_without() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_away_is_said_once_a_minute() {
-    let troubles = Troubles::default();
+    let troubles = Troubles::new(&"http://fake".parse().unwrap());
     let away = RequestError::Unreachable("connection refused".to_owned());
     let mut said = 0;
     for _ in 0..600 {
@@ -118,5 +119,15 @@ async fn a_server_that_is_away_is_said_once_a_minute() {
     }
     assert_eq!(said, 5, "times in 5 minutes");
     troubles.over(Resource::NODES);
+    let refused = || {
+        RequestError::Refused(Box::new(Refusal {
+            resource: Resource::SERVICES,
+            verb: Verb::Watch,
+            status: Status { code: 401, ..Status::default() },
+            retry_after: None,
+        }))
+    };
+    assert!(troubles.met(Resource::SERVICES, &refused()));
+    assert!(!troubles.met(Resource::SLICES, &refused()), "credentials are the same for all");
     assert!(troubles.met(Resource::SERVICES, &away), "a new outage is said at once");
 }

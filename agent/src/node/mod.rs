@@ -1,0 +1,5 @@
+//! Settings of the machine itself, made once at start: nothing that a Service or slice could change.
+
+pub mod fill;
+pub mod oom;
+pub mod sysctl;

@@ -1,0 +1,160 @@
+//! Commands against a real kernel and a running agent: what they say, what they leave alone, and
+//! their exit codes.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Output;
+
+use serde_json::Value;
+use sliceproxy::lab::Netns;
+use sliceproxy_tests::agent::{Agent, command, printed};
+use sliceproxy_tests::nft::Nft;
+use sliceproxy_tests::{require_root, shop};
+
+fn offline() -> Vec<String> {
+    ["--manifests", &shop::path().to_string_lossy(), "--node-name", "node-a1"]
+        .map(ToOwned::to_owned)
+        .into()
+}
+
+fn agent_args() -> Vec<String> {
+    let servers = ["--healthz-bind-address=", "--metrics-bind-address="];
+    offline().into_iter().chain(servers.map(ToOwned::to_owned)).collect()
+}
+
+fn run(netns: &Netns, words: &[&str]) -> Output {
+    command(netns, words).unwrap()
+}
+
+/// `words`, with the manifests in place of an agent.
+fn run_offline(netns: &Netns, words: &[&str]) -> Output {
+    let offline = offline();
+    let words: Vec<&str> =
+        words.iter().copied().chain(offline.iter().map(String::as_str)).collect();
+    run(netns, &words)
+}
+
+fn stdout(output: &Output) -> &str {
+    assert!(output.status.success(), "{}", printed(output));
+    std::str::from_utf8(&output.stdout).unwrap()
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", printed(output)))
+}
+
+#[test]
+fn diff_compares_without_writing_and_exits_like_diff() {
+    require_root();
+    let netns = Netns::new().unwrap();
+    let nft = Nft::system();
+    let output = run_offline(&netns, &["diff", "-o", "json"]);
+    assert_eq!(output.status.code(), Some(1), "{}", printed(&output));
+    assert_eq!(json(&output)["equal"], false);
+    assert_eq!(nft.run(&netns, &["list", "tables"]).unwrap(), "", "nothing was written");
+
+    let agent = Agent::start_in_sync(&netns, &agent_args()).unwrap();
+    assert!(stdout(&agent.ask(&["diff"]).unwrap()).starts_with("no difference"));
+    // Without the agent, so that it does not repair what is shown.
+    assert!(agent.stop().unwrap().success());
+    nft.run(&netns, &["add", "element", "ip", "sliceproxy", "cluster-ips", "{ 9.9.9.9 }"]).unwrap();
+    let gone = ["delete", "element", "ip", "sliceproxy", "cluster-ips", "{ 10.102.5.156 }"];
+    nft.run(&netns, &gone).unwrap();
+    let output = run_offline(&netns, &["diff", "-o", "json"]);
+    assert_eq!(output.status.code(), Some(1), "{}", printed(&output));
+    let diff = json(&output);
+    let keys = |list: &str| -> Vec<String> {
+        let rows = diff[list].as_array().unwrap().iter();
+        rows.map(|row| format!("{} {}", row["set"], row["key"]).replace('"', "")).collect()
+    };
+    assert_eq!(keys("surplus"), ["cluster-ips 9.9.9.9"]);
+    assert!(keys("missing").contains(&"cluster-ips 10.102.5.156".to_owned()), "{diff}");
+
+    let output = run(&netns, &["diff", "--admin-socket", "/nonexistent/admin.sock"]);
+    assert_eq!(output.status.code(), Some(2), "{}", printed(&output));
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(message.contains("no agent answers at /nonexistent/admin.sock"), "{message}");
+    assert!(message.contains("--manifests"), "{message}");
+}
+
+#[test]
+fn a_running_agent_answers_everything() {
+    require_root();
+    let netns = Netns::new().unwrap();
+    let agent = Agent::start_in_sync(&netns, &agent_args()).unwrap();
+    for (words, expected) in [
+        (vec!["dump", "services", "shop/web"], "10.97.65.144:80 ClusterIP"),
+        (vec!["dump", "slices", "shop/web"], "10.244.1.10"),
+        (vec!["dump", "rows", "shop/web"], "in the kernel"),
+        (vec!["dump", "kernel", "shop/web"], "goto pick-6"),
+        (vec!["dump", "topology", "shop/web"], "all six ready endpoints are used"),
+        (vec!["dump", "services", "shop/web", "-o", "yaml"], "service: shop/web"),
+        (vec!["explain", "shop/web:http"], "DNAT to one of 6 endpoints, 16.7 % each"),
+        (vec!["explain", "[fd00:10:96::d:fa5b]:80", "--from", "fd00:244:1::7"], "DNAT to one of 6"),
+        (vec!["explain", "10.97.65.144:81"], "refused by TCP reset"),
+    ] {
+        let output = agent.ask(&words).unwrap();
+        assert!(stdout(&output).contains(expected), "{words:?}: {}", printed(&output));
+    }
+    for (words, expected) in [
+        (vec!["explain", "shop/wbe"], "there is no Service shop/wbe"),
+        (vec!["explain", "10.97.65.144:80", "--from", "fd00::1"], "no packet goes from one"),
+    ] {
+        let output = agent.ask(&words).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{}", printed(&output));
+        assert!(printed(&output).contains(expected), "{words:?}: {}", printed(&output));
+    }
+}
+
+#[test]
+fn one_agent_for_each_socket_and_none_left_behind() {
+    require_root();
+    let netns = Netns::new().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("admin.sock");
+    drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+    let taken = format!("--admin-socket={}", socket.display());
+    let own: Vec<String> = agent_args().into_iter().chain([taken.clone()]).collect();
+    let mut first = netns
+        .run(|| {
+            let binary = sliceproxy_tests::agent::binary().unwrap();
+            std::process::Command::new(binary).arg("run").args(&own).spawn().unwrap()
+        })
+        .unwrap();
+    let answers = || run(&netns, &["diff", &taken]).status.success().then_some(());
+    let limit = std::time::Duration::from_secs(10);
+    sliceproxy_tests::wait_for("the dead agent's socket to be replaced", limit, answers).unwrap();
+    assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
+    let words: Vec<&str> = std::iter::once("run").chain(own.iter().map(String::as_str)).collect();
+    let second = run(&netns, &words);
+    assert_eq!(second.status.code(), Some(1), "{}", printed(&second));
+    assert!(printed(&second).contains("another agent answers at"), "{}", printed(&second));
+    nix::sys::signal::kill(
+        nix::unistd::Pid::from_raw(i32::try_from(first.id()).unwrap()),
+        nix::sys::signal::Signal::SIGTERM,
+    )
+    .unwrap();
+    assert!(first.wait().unwrap().success());
+    assert!(!socket.exists(), "removed at the end");
+}
+
+#[test]
+fn cleanup_removes_our_tables_and_no_others() {
+    require_root();
+    let netns = Netns::new().unwrap();
+    let nft = Nft::system();
+    let agent = Agent::start_in_sync(&netns, &agent_args()).unwrap();
+    assert!(agent.stop().unwrap().success());
+    for table in ["ip other", "ip kube-proxy", "ip6 kube-proxy"] {
+        let words: Vec<&str> = ["add", "table"].into_iter().chain(table.split(' ')).collect();
+        nft.run(&netns, &words).unwrap();
+    }
+    let output = run(&netns, &["cleanup"]);
+    assert_eq!(stdout(&output), "removed: table ip sliceproxy, table ip6 sliceproxy\n");
+    let output = run(&netns, &["cleanup"]);
+    assert_eq!(stdout(&output), "nothing to remove\n");
+    let output = run(&netns, &["cleanup", "--kube-proxy"]);
+    assert_eq!(stdout(&output), "removed: table ip kube-proxy, table ip6 kube-proxy\n");
+    assert_eq!(nft.run(&netns, &["list", "tables"]).unwrap(), "table ip other\n");
+}
