@@ -315,8 +315,12 @@ impl Ledger {
 
     /// Takes `state` for what the kernel holds, and marks every difference. Tables that are missing,
     /// damaged or hold another program are to be installed afresh.
-    pub fn read_back(&mut self, state: &KernelState) {
-        self.differing.clear();
+    ///
+    /// Gives the number of rows, strays and programs of which the kernel holds something else than it
+    /// was known to hold: 0 if nobody else changed it.
+    pub fn read_back(&mut self, state: &KernelState) -> usize {
+        let known = std::mem::take(&mut self.differing);
+        let installing = self.to_install.len();
         self.existing.clear();
         self.strays.clear();
         self.to_install.clear();
@@ -345,6 +349,12 @@ impl Ledger {
             }
         }
         self.differing.extend(held.into_iter().map(|(key, value)| (key, Some(value))));
+        let news = self.differing.iter().filter(|(key, applied)| known.get(key) != Some(applied));
+        let gone = known.keys().filter(|key| !self.differing.contains_key(key));
+        news.count()
+            + gone.count()
+            + self.strays.len()
+            + self.to_install.len().saturating_sub(installing)
     }
 
     /// Families whose program is not in the kernel yet.

@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::thread;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use sliceproxy_dataplane::frontend::Family;
-use sliceproxy_dataplane::netlink::{NetlinkConntrack, NetlinkKernel, Noticed, Watch};
+use sliceproxy_dataplane::netlink::{NetlinkConntrack, NetlinkKernel};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tracing::{error, info, warn};
@@ -20,6 +18,7 @@ use crate::config::{Config, Gate, Source};
 use crate::conntrack::{self, StaleFlows};
 use crate::driver::{self, Handle, Pace};
 use crate::engine::{Engine, Settings};
+use crate::foreign;
 use crate::inlet::Inlet;
 use crate::logging;
 use crate::node;
@@ -31,8 +30,6 @@ use crate::source::{addresses, kube, manifests};
 
 /// Events from a source that have not reached the engine yet.
 const EVENT_ROOM: usize = 1_024;
-/// Pause before the watch on foreign changes is opened again after an error.
-const WATCH_RETRY: Duration = Duration::from_secs(1);
 
 /// Runs until SIGTERM or SIGINT; the rules stay in the kernel. `flags` are those that were given.
 ///
@@ -95,13 +92,14 @@ async fn serve(config: &Arc<Config>, flags: BTreeMap<String, String>) -> Result<
     let pace = Pace { min_period: config.min_sync_period, read_back: config.sync_period };
     let reporting = Reporting::new(config);
     let (failures, _) = mpsc::unbounded_channel();
+    let (first_sync, in_step) = foreign::InStep::new();
     let observer = (
-        LogObserver::default(),
+        (LogObserver::default(), first_sync),
         (reporting.observer(failures), delete_stale_flows(reporting.metrics.clone())?),
     );
     let (handle, thread) =
         driver::start(engine, pace, observer).context("cannot start the engine's thread")?;
-    watch_foreign_changes(own_port, handle.clone())?;
+    foreign::listen(own_port, in_step, handle.clone())?;
 
     let servers = reporting.serve(config, flags, handle.clone());
     let inlet = Inlet::new(config, handle.clone(), reporting);
@@ -205,25 +203,4 @@ fn delete_stale_flows(metrics: Metrics) -> Result<StaleFlows> {
     };
     let started = conntrack::start(NetlinkConntrack::open()?, report);
     started.context("cannot start the thread that deletes stale flows")
-}
-
-/// Somebody else's changes to our tables make the engine look at the kernel again.
-fn watch_foreign_changes(own_port: u32, handle: Handle<NetlinkKernel>) -> Result<()> {
-    let mut watch = Watch::open(own_port)?;
-    let look = move || loop {
-        match watch.wait(Duration::from_secs(3600)) {
-            Ok(Noticed::Change) => {
-                if handle.distrust().is_err() {
-                    return;
-                }
-            }
-            Ok(Noticed::TimedOut | Noticed::Woken) => {}
-            Err(error) => {
-                warn!(%error, "cannot watch nftables for a moment; the periodic look goes on");
-                thread::sleep(WATCH_RETRY);
-            }
-        }
-    };
-    thread::Builder::new().name("nftables-watch".to_owned()).spawn(look)?;
-    Ok(())
 }
