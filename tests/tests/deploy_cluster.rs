@@ -55,6 +55,8 @@ fn start(lab: &Lab) -> Cluster {
         addresses: vec![ip(CONTROL_PLANE)],
         audit: true,
         controllers: Vec::new(),
+        // As kubeadm sets it: nothing that programs a node could run without.
+        api_server_flags: vec!["--allow-privileged=true".to_owned()],
         ..Options::default()
     };
     machine(lab).run(|| Cluster::start(options)).unwrap().unwrap()
