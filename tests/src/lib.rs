@@ -44,3 +44,4 @@ pub mod manifest;
 pub mod nft;
 pub mod shop;
 pub mod shop_lab;
+pub mod sidebyside;

@@ -43,7 +43,7 @@ pub struct Synced {
     pub kernel_time: Duration,
     /// `last-change-trigger-time` of the slices whose changes are now in the kernel.
     pub triggers: Vec<i64>,
-    /// Whether the kernel was read back first, and had to be repaired.
+    /// Whether the kernel was read back, and held something else than what was known of it.
     pub repaired: bool,
     /// UDP flows that are to be looked at now.
     pub flow_checks: Vec<FlowCheck>,
@@ -111,9 +111,9 @@ impl<K: Kernel> Engine<K> {
             return Ok(());
         }
         let state = self.kernel.read()?;
-        self.ledger.read_back(&state);
+        let surprises = self.ledger.read_back(&state);
         self.keep_clients(&state)?;
-        synced.repaired = self.ledger.pending() > 0;
+        synced.repaired |= surprises > 0;
         self.read_back_due = false;
         Ok(())
     }
