@@ -99,7 +99,7 @@ fn pace(min_period: Duration) -> Pace {
 fn written(seen: &Receiver<Seen>) -> Synced {
     loop {
         match seen.recv_timeout(LIMIT).expect("nothing was written in time") {
-            Seen::Synced(synced) if synced.transactions > 0 => return synced,
+            Seen::Synced(synced) if synced.transactions > 0 => return *synced,
             _ => {}
         }
     }
