@@ -43,6 +43,8 @@ pub struct Ledger {
     differing: FxHashMap<RowKey, Option<RowValue>>,
     /// How many desired rows point at a chain.
     uses: FxHashMap<(Family, Chain), u32>,
+    /// The same by number of endpoints.
+    counts: BTreeMap<(Family, u32), u32>,
     /// Chains that the kernel holds.
     existing: BTreeSet<(Family, Chain)>,
     groups: FxHashMap<Chain, LearnGroup>,
@@ -150,6 +152,9 @@ impl Ledger {
     fn count_use(&mut self, family: Family, before: Option<RowValue>, after: Option<RowValue>) {
         if let Some(RowValue::Verdict(Verdict::Goto(chain))) = after {
             *self.uses.entry((family, chain)).or_default() += 1;
+            if let Some(n) = chain.endpoints() {
+                *self.counts.entry((family, n)).or_default() += 1;
+            }
         }
         if let Some(RowValue::Verdict(Verdict::Goto(chain))) = before
             && let Some(uses) = self.uses.get_mut(&(family, chain))
@@ -158,7 +163,26 @@ impl Ledger {
             if *uses == 0 {
                 self.uses.remove(&(family, chain));
             }
+            if let Some(n) = chain.endpoints()
+                && let Some(uses) = self.counts.get_mut(&(family, n))
+            {
+                *uses -= 1;
+                if *uses == 0 {
+                    self.counts.remove(&(family, n));
+                }
+            }
         }
+    }
+
+    /// `n`, as long as rows of `family` point at chains for at most `most` different numbers of
+    /// endpoints; else the next smaller number that is in use, which is 1 if there is none.
+    pub fn affordable(&self, family: Family, n: u32, most: u32) -> u32 {
+        let mut upwards = self.counts.range((family, 0)..=(family, u32::MAX));
+        let beyond = usize::try_from(most).unwrap_or(usize::MAX).saturating_sub(1);
+        if n <= 1 || self.counts.contains_key(&(family, n)) || upwards.nth(beyond).is_none() {
+            return n;
+        }
+        self.counts.range((family, 1)..(family, n)).next_back().map_or(1, |((_, used), _)| *used)
     }
 
     /// The desired value of `key`.
