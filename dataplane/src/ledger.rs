@@ -14,6 +14,9 @@ use crate::program::Program;
 use crate::rows::{AffinityRow, Chain, LearnGroup, Row, RowKey, RowValue, Verdict};
 use crate::transaction::{Stray, Transaction};
 
+/// Marks for which room is kept between transactions.
+const MARKS_KEPT: usize = 1_024;
+
 /// A desired row.
 #[derive(Debug, Clone, Copy)]
 struct Wish {
@@ -274,17 +277,19 @@ impl Ledger {
             self.to_install.remove(&program.family());
         }
         for key in &transaction.deleted {
-            self.differing.insert(*key, None);
-        }
-        for row in &transaction.added {
-            self.differing.insert(row.key, Some(row.value));
-        }
-        let written =
-            transaction.deleted.iter().chain(transaction.added.iter().map(|row| &row.key));
-        for key in written {
-            if self.differing.get(key).is_some_and(|applied| *applied == self.desired(key)) {
+            // Gone, and wanted again only if it was added in the same transaction or is set aside.
+            if self.wishes.contains_key(key) {
+                self.differing.insert(*key, None);
+            } else {
                 self.differing.remove(key);
             }
+        }
+        for row in &transaction.added {
+            self.differing.remove(&row.key);
+        }
+        if self.differing.is_empty() {
+            // A first load leaves room for all rows.
+            self.differing.shrink_to(MARKS_KEPT);
         }
         let made = transaction.new_chains.iter();
         self.existing

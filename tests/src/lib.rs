@@ -37,8 +37,11 @@ pub fn wait_for<T>(
 }
 
 pub mod agent;
+pub mod flows;
 pub mod cluster;
 pub mod generate;
+pub mod manifest;
 pub mod nft;
 pub mod shop;
 pub mod shop_lab;
+pub mod sidebyside;

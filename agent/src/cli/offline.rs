@@ -12,7 +12,7 @@ use sliceproxy_dataplane::netlink::NetlinkKernel;
 use sliceproxy_dataplane::program::ProgramConfig;
 
 use super::args::OfflineFlags;
-use super::run::families;
+use super::engine::families;
 use crate::config::{Config, Gate, Source};
 use crate::engine::{Engine, Settings};
 use crate::model::{Event, Node};

@@ -1,0 +1,33 @@
+//! All scenarios, and all deliberate differences from kube-proxy.
+
+mod endpoints;
+mod frontends;
+mod policies;
+
+use super::case::{Case, Outcome, Seen};
+use super::stage::UNTOUCHED;
+
+/// All of them, numbered.
+pub fn all() -> Vec<Case> {
+    let groups = [frontends::cases(), endpoints::cases(), policies::cases()];
+    (1..).zip(groups.into_iter().flatten()).map(|(n, case)| case.numbered(n)).collect()
+}
+
+fn answered(pods: &[&str], seen: Seen) -> Outcome {
+    Outcome::Answered(pods.iter().map(ToString::to_string).collect(), [seen].into())
+}
+
+/// Answered by these, which see the caller's own address.
+fn direct(pods: &[&str]) -> Outcome {
+    answered(pods, Seen::Itself)
+}
+
+/// Answered by these, which see the node's address.
+fn masqueraded(pods: &[&str]) -> Outcome {
+    answered(pods, Seen::Node)
+}
+
+/// Not translated and not kept away.
+fn untouched() -> Outcome {
+    direct(&[UNTOUCHED])
+}
