@@ -37,8 +37,8 @@ pub fn wait_for<T>(
 }
 
 pub mod agent;
-pub mod flows;
 pub mod cluster;
+pub mod flows;
 pub mod generate;
 pub mod manifest;
 pub mod nft;

@@ -161,9 +161,7 @@ pub const NODES: [(&str, &str); 3] = [(NODE, "zone-a"), ("node-2", "zone-a"), ("
 pub fn pod_address(node: u8, place: u8, family: Family) -> IpAddr {
     match family {
         Family::V4 => Ipv4Addr::new(10, 244, node, place).into(),
-        Family::V6 => {
-            Ipv6Addr::new(0xfd00, 0x244, node.into(), 0, 0, 0, 0, place.into()).into()
-        }
+        Family::V6 => Ipv6Addr::new(0xfd00, 0x244, node.into(), 0, 0, 0, 0, place.into()).into(),
     }
 }
 
@@ -345,7 +343,11 @@ impl Case {
         ports: &Value,
     ) -> Self {
         let endpoints = endpoints.into_iter().collect();
-        self.slices.push(SliceData { families: families.to_vec(), endpoints, ports: ports.clone() });
+        self.slices.push(SliceData {
+            families: families.to_vec(),
+            endpoints,
+            ports: ports.clone(),
+        });
         self
     }
 

@@ -125,7 +125,11 @@ pub fn send_all<'a>(
     let mut jobs = Vec::new();
     for case in cases {
         for probe in probes(case) {
-            jobs.extend(case.targets(probe).into_iter().map(|targets| Job { case, probe, targets }));
+            jobs.extend(case.targets(probe).into_iter().map(|targets| Job {
+                case,
+                probe,
+                targets,
+            }));
         }
     }
     let (kube_proxy, sliceproxy) = thread::scope(|scope| {
@@ -180,8 +184,7 @@ fn at_once(side: &Side, from: From, chunk: &[usize], jobs: &[Job<'_>]) -> Result
         job.targets.iter().copied().cycle().take(job.connections() * job.targets.len())
     };
     let targets: Vec<Frontend> = chunk.iter().flat_map(of_job).collect();
-    let mut results =
-        side.vantage(from)?.patience(PATIENCE).connect_all(&targets)?.into_iter();
+    let mut results = side.vantage(from)?.patience(PATIENCE).connect_all(&targets)?.into_iter();
     let mut outcomes = Vec::new();
     for n in chunk {
         let own: Vec<_> = results.by_ref().take(of_job(n).count()).collect();

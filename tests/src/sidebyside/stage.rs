@@ -138,7 +138,8 @@ impl Stage {
         let api = cluster.api()?;
         api.add_namespace(NAMESPACE)?;
         for (name, zone) in NODES {
-            let addresses = if name == NODE { Family::ALL.map(node_address).to_vec() } else { vec![] };
+            let addresses =
+                if name == NODE { Family::ALL.map(node_address).to_vec() } else { vec![] };
             api.add_node(&Node {
                 name: name.to_owned(),
                 zone: zone.to_owned(),
@@ -241,7 +242,8 @@ fn untouched(cases: &[Case]) -> BTreeSet<IpAddr> {
     let mut addresses = BTreeSet::new();
     for case in cases {
         for probe in case.probes.iter().chain(&case.then) {
-            let outcomes = [Some(&probe.expected), probe.difference.as_ref().map(|d| &d.kube_proxy)];
+            let outcomes =
+                [Some(&probe.expected), probe.difference.as_ref().map(|d| &d.kube_proxy)];
             let reaches = |outcome: &Outcome| match outcome {
                 Outcome::Dropped => true,
                 Outcome::Answered(pods, _) => pods.contains(UNTOUCHED),

@@ -15,8 +15,10 @@ pub(super) fn cases() -> Vec<Case> {
         Case::new("one-unready")
             .endpoints([Endpoint::new("near-1"), Endpoint::new("far-1").unready()])
             .probe(From::Pod, To::ClusterIp, direct(&["near-1"])),
-        Case::new("all-unready")
-            .endpoints([Endpoint::new("near-1").unready()])
-            .probe(From::Pod, To::ClusterIp, Outcome::Refused),
+        Case::new("all-unready").endpoints([Endpoint::new("near-1").unready()]).probe(
+            From::Pod,
+            To::ClusterIp,
+            Outcome::Refused,
+        ),
     ]
 }
