@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use sliceproxy_dataplane::frontend::Frontend;
 
 use crate::desired::FrontendKind;
@@ -37,6 +37,10 @@ pub struct Claims {
     /// Frontends claimed as something else than a cluster IP, by address.
     external: FxHashMap<IpAddr, BTreeSet<Frontend>>,
     cluster_ips: FxHashMap<IpAddr, BTreeSet<ServiceName>>,
+    /// Frontends that somebody claims and does not get.
+    contested: FxHashSet<Frontend>,
+    /// Counts changes of who gets what among the contested.
+    disputes: u64,
 }
 
 impl Claims {
@@ -49,6 +53,7 @@ impl Claims {
         let before = claims.first().map(|claim| claim.port.clone());
         let port = claim.port.clone();
         claims.insert(claim);
+        self.judge(frontend);
         before.into_iter().chain([port]).collect()
     }
 
@@ -68,6 +73,7 @@ impl Claims {
         if claims.is_empty() {
             self.by_frontend.remove(&frontend);
         }
+        self.judge(frontend);
         now.into_iter().chain([claim.port.clone()]).collect()
     }
 
@@ -97,7 +103,22 @@ impl Claims {
         self.external_on(address)
     }
 
-    fn external_on(&self, address: IpAddr) -> Vec<ServicePortName> {
+    /// Notes whether somebody goes without `frontend`.
+    fn judge(&mut self, frontend: Frontend) {
+        let claims = self.by_frontend.get(&frontend).map_or(0, BTreeSet::len);
+        let contested = claims > usize::from(self.owner(&frontend).is_some());
+        let before = if contested {
+            !self.contested.insert(frontend)
+        } else {
+            self.contested.remove(&frontend)
+        };
+        self.disputes += u64::from(before || contested);
+    }
+
+    fn external_on(&mut self, address: IpAddr) -> Vec<ServicePortName> {
+        for frontend in self.external.get(&address).cloned().unwrap_or_default() {
+            self.judge(frontend);
+        }
         let frontends = self.external.get(&address).into_iter().flatten();
         let claims = frontends.filter_map(|frontend| self.by_frontend.get(frontend)).flatten();
         claims.filter(|claim| claim.rank > 0).map(|claim| claim.port.clone()).collect()
@@ -115,17 +136,19 @@ impl Claims {
         (!captured).then_some(&first.port)
     }
 
+    /// Changes whenever [`Claims::conflicts`] may have.
+    pub fn disputes(&self) -> u64 {
+        self.disputes
+    }
+
     /// Frontends that more than one Service port claims, or that are another Service's cluster IP,
     /// with the losers: for Events, metrics and `explain`.
     pub fn conflicts(&self) -> impl Iterator<Item = (&Frontend, Vec<&ServicePortName>)> {
-        self.by_frontend.iter().filter_map(|(frontend, claims)| {
+        self.contested.iter().map(|frontend| {
             let owner = self.owner(frontend);
-            let losers: Vec<_> = claims
-                .iter()
-                .map(|claim| &claim.port)
-                .filter(|port| Some(*port) != owner)
-                .collect();
-            (!losers.is_empty()).then_some((frontend, losers))
+            let claims = self.by_frontend.get(frontend).into_iter().flatten();
+            let losers = claims.map(|claim| &claim.port).filter(|port| Some(*port) != owner);
+            (frontend, losers.collect())
         })
     }
 }

@@ -35,6 +35,12 @@ pub enum FrontendKind {
     NodePort,
 }
 
+impl FrontendKind {
+    /// All kinds, the most important first.
+    pub const ALL: [Self; 4] =
+        [Self::ClusterIp, Self::LoadBalancerIp, Self::ExternalIp, Self::NodePort];
+}
+
 /// Whether a frontend reads the Cluster slots, the Local slots, or both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Feeds {

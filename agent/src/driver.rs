@@ -21,6 +21,11 @@ const MAX_BURST: usize = 10_000;
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 /// Time without changes after which unused chains are removed.
 const QUIET: Duration = Duration::from_secs(2);
+/// Rest after a read-back, before the next foreign change is looked at: whoever changes our tables
+/// again and again must not keep this node busy.
+const READ_BACK_REST: Duration = Duration::from_millis(500);
+/// The same in relation to the time that reading takes.
+const READ_BACK_REST_SHARE: u32 = 10;
 /// Reading the kernel back may take this part of the time at most: one in a hundred.
 const READ_BACK_SHARE: u32 = 100;
 
@@ -169,6 +174,7 @@ pub fn start<K: Kernel + 'static>(
         retry: FIRST_RETRY,
         last_commit: None,
         read_back_due: Instant::now() + pace.read_back,
+        read_back_rest: Instant::now(),
         sweep_due: None,
     };
     let thread = std::thread::Builder::new()
@@ -186,6 +192,8 @@ struct Driver<K, O> {
     retry: Duration,
     last_commit: Option<Instant>,
     read_back_due: Instant,
+    /// Until then the kernel is not read again, whoever changes it.
+    read_back_rest: Instant,
     sweep_due: Option<Instant>,
 }
 
@@ -221,8 +229,8 @@ impl<K: Kernel, O: Observer<K>> Driver<K, O> {
                 self.changed();
             }
             Message::Distrust => {
-                self.engine.distrust();
-                self.changed();
+                let soon = Instant::now().max(self.read_back_rest);
+                self.read_back_due = self.read_back_due.min(soon);
             }
             Message::Program(program) => {
                 self.engine.set_program(*program);
@@ -267,6 +275,7 @@ impl<K: Kernel, O: Observer<K>> Driver<K, O> {
         let took = end - start;
         if reads {
             self.read_back_due = end + self.pace.read_back.max(took * READ_BACK_SHARE);
+            self.read_back_rest = end + READ_BACK_REST.max(took * READ_BACK_REST_SHARE);
         }
         match result {
             Ok(synced) => {

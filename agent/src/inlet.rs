@@ -11,6 +11,7 @@ use tracing::{info, warn};
 
 use crate::config::Config;
 use crate::driver::Handle;
+use crate::events::{Announcements, Recorder};
 use crate::model::{Event, Node};
 use crate::server::Reporting;
 use crate::source::kube::Freshness;
@@ -24,6 +25,7 @@ pub struct Inlet<K> {
     node_addresses: watch::Sender<Option<Vec<IpAddr>>>,
     pod_networks: Option<PodNetworks>,
     reporting: Reporting,
+    announcements: Announcements,
 }
 
 impl<K> Clone for Inlet<K> {
@@ -33,6 +35,7 @@ impl<K> Clone for Inlet<K> {
             node_addresses: self.node_addresses.clone(),
             pod_networks: self.pod_networks.clone(),
             reporting: self.reporting.clone(),
+            announcements: self.announcements.clone(),
         }
     }
 }
@@ -65,11 +68,18 @@ pub struct NoPodNetworks {
 
 impl<K: 'static> Inlet<K> {
     /// Towards the engine behind `handle`.
-    pub fn new(config: &Arc<Config>, handle: Handle<K>, reporting: Reporting) -> Self {
+    pub fn new(
+        config: &Arc<Config>,
+        handle: Handle<K>,
+        reporting: Reporting,
+        recorder: Recorder,
+    ) -> Self {
         let pod_networks = config
             .needs_pod_cidrs()
             .then(|| PodNetworks { config: Arc::clone(config), known: watch::Sender::default() });
-        Self { handle, node_addresses: watch::Sender::default(), pod_networks, reporting }
+        let announcements = Announcements::new(config, recorder);
+        let node_addresses = watch::Sender::default();
+        Self { handle, node_addresses, pod_networks, reporting, announcements }
     }
 
     /// The addresses of this node's object; `None` until it is known whether there is one.
@@ -85,6 +95,7 @@ impl<K: 'static> Inlet<K> {
     /// Takes in an event.
     pub fn take(&self, event: Event) {
         self.reporting.note(&event);
+        self.announcements.note(&event);
         let node = match &event {
             Event::Node(node) => Some(node.clone()),
             _ => None,

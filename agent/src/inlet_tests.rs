@@ -60,7 +60,7 @@ async fn the_program_follows_the_nodes_pod_networks() {
     let pace = Pace { min_period: Duration::ZERO, read_back: Duration::from_secs(3600) };
     let (sender, synced) = std::sync::mpsc::channel();
     let (handle, thread) = driver::start(engine, pace, Reporter(sender)).unwrap();
-    let inlet = Inlet::new(&config, handle.clone(), Reporting::new(&config));
+    let inlet = Inlet::new(&config, handle.clone(), Reporting::new(&config), Recorder::off());
 
     inlet.take(Event::AllServices(vec![]));
     inlet.take(Event::AllSlices(vec![]));
@@ -112,7 +112,7 @@ async fn pod_networks_that_do_not_come_end_the_wait_with_a_reason() {
     let pace = Pace { min_period: Duration::ZERO, read_back: Duration::from_secs(3600) };
     let (sender, _) = std::sync::mpsc::channel();
     let (handle, _) = driver::start(engine, pace, Reporter(sender)).unwrap();
-    let inlet = Inlet::new(&config, handle, Reporting::new(&config));
+    let inlet = Inlet::new(&config, handle, Reporting::new(&config), Recorder::off());
     let missing = inlet.pod_networks_missing_for(Duration::from_secs(300)).await.to_string();
     assert!(missing.contains("\"n1\"") && missing.contains("300 s"), "{missing}");
     inlet.take(node(&["10.244.1.0/24"]));

@@ -11,6 +11,8 @@ pub mod demo;
 pub mod desired;
 pub mod driver;
 pub mod engine;
+pub mod events;
+pub mod foreign;
 pub mod inlet;
 pub mod lab;
 pub mod logging;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 use sliceproxy_dataplane::frontend::{Endpoint, Family, Protocol};
 use sliceproxy_dataplane::slots::{SlotChanges, Slots};
+use smallvec::SmallVec;
 
 use crate::model::{PortName, Slice, SliceEndpoint, SlicePort};
 use crate::topology::{
@@ -35,7 +36,7 @@ impl Source {
 #[derive(Debug, Clone)]
 struct Candidate {
     /// Usually one.
-    sources: Vec<Source>,
+    sources: SmallVec<[Source; 1]>,
     standing: Option<Standing>,
 }
 
@@ -91,6 +92,8 @@ pub struct Pool {
     family: Family,
     candidates: FxHashMap<Endpoint, Candidate>,
     tally: Tally,
+    /// What the selection was last made for.
+    basis: Option<(Arc<Here>, Wishes)>,
     choice: Choice,
     local_scope: LocalScope,
     cluster: Slots,
@@ -107,6 +110,7 @@ impl Pool {
             family,
             candidates: FxHashMap::default(),
             tally: Tally::default(),
+            basis: None,
             choice: Choice { scope: Scope::None, passed_over: Vec::new() },
             local_scope: LocalScope::None,
             cluster: Slots::default(),
@@ -145,6 +149,11 @@ impl Pool {
         self.local_scope
     }
 
+    /// Number of endpoints, used or not.
+    pub fn size(&self) -> usize {
+        self.candidates.len()
+    }
+
     /// All endpoints, used or not, sorted.
     pub fn members(&self) -> Vec<Member<'_>> {
         let mut members: Vec<Member<'_>> = self
@@ -170,7 +179,7 @@ impl Pool {
         slices: impl IntoIterator<Item = &'a Arc<Slice>>,
         cluster: Vec<Endpoint>,
         local: Vec<Endpoint>,
-        here: &Here,
+        here: &Arc<Here>,
         wishes: &Wishes,
     ) {
         // One by one: within one update newcomers are sorted.
@@ -181,20 +190,24 @@ impl Pool {
             self.local.update([], [endpoint]);
         }
         for slice in slices {
-            self.gather(None, Some(slice));
+            self.gather(None, Some(slice), |_| {});
         }
         self.reselect(here, wishes);
     }
 
-    /// Replaces what `old` said by what `new` says, two versions of the same slice.
+    /// Replaces what `old` said by what `new` says, two versions of the same slice. `here` and
+    /// `wishes` are those of the last selection; [`Pool::reselect`] takes in others.
     pub fn replace(
         &mut self,
         old: Option<&Arc<Slice>>,
         new: Option<&Arc<Slice>>,
-        here: &Here,
+        here: &Arc<Here>,
         wishes: &Wishes,
     ) -> PoolChanges {
-        let mut touched = self.gather(old, new);
+        let mut touched: FxHashSet<Endpoint> = FxHashSet::default();
+        self.gather(old, new, |endpoint| {
+            touched.insert(endpoint);
+        });
         let before: FxHashMap<Endpoint, Standing> = touched
             .iter()
             .filter_map(|endpoint| Some((*endpoint, self.standing(endpoint)?)))
@@ -211,32 +224,39 @@ impl Pool {
         PoolChanges { stopped_answering, ..self.select(touched, here, wishes) }
     }
 
-    /// Notes what the slice says; gives the endpoints that it speaks of.
+    /// Notes what the slice says, and passes on the endpoints that it speaks of.
     fn gather(
         &mut self,
         old: Option<&Arc<Slice>>,
         new: Option<&Arc<Slice>>,
-    ) -> FxHashSet<Endpoint> {
-        let mut touched: FxHashSet<Endpoint> = FxHashSet::default();
+        mut touch: impl FnMut(Endpoint),
+    ) {
         for (endpoint, source) in self.sources(old) {
             if let Some(candidate) = self.candidates.get_mut(&endpoint) {
                 candidate.sources.retain(|known| known.slice.name != source.slice.name);
-                touched.insert(endpoint);
+                touch(endpoint);
             }
         }
         for (endpoint, source) in self.sources(new) {
             self.candidates
                 .entry(endpoint)
-                .or_insert_with(|| Candidate { sources: Vec::with_capacity(1), standing: None })
+                .or_insert_with(|| Candidate { sources: SmallVec::new(), standing: None })
                 .sources
                 .push(source);
-            touched.insert(endpoint);
+            touch(endpoint);
         }
-        touched
     }
 
-    /// Looks at every endpoint again, after the node's place or the Service's wishes changed.
-    pub fn reselect(&mut self, here: &Here, wishes: &Wishes) -> PoolChanges {
+    /// Looks at every endpoint again, if the node's place or the Service's wishes changed.
+    pub fn reselect(&mut self, here: &Arc<Here>, wishes: &Wishes) -> PoolChanges {
+        let unchanged = self
+            .basis
+            .as_ref()
+            .is_some_and(|(place, wanted)| Arc::ptr_eq(place, here) && wanted == wishes);
+        if unchanged {
+            return PoolChanges::default();
+        }
+        self.basis = Some((Arc::clone(here), wishes.clone()));
         // Adopted slots may hold endpoints that no slice describes.
         let slots = self.cluster.iter().chain(self.local.iter()).map(|(_, endpoint)| endpoint);
         let all: FxHashSet<Endpoint> = self.candidates.keys().copied().chain(slots).collect();

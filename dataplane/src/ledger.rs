@@ -14,6 +14,9 @@ use crate::program::Program;
 use crate::rows::{AffinityRow, Chain, LearnGroup, Row, RowKey, RowValue, Verdict};
 use crate::transaction::{Stray, Transaction};
 
+/// Marks for which room is kept between transactions.
+const MARKS_KEPT: usize = 1_024;
+
 /// A desired row.
 #[derive(Debug, Clone, Copy)]
 struct Wish {
@@ -40,6 +43,8 @@ pub struct Ledger {
     differing: FxHashMap<RowKey, Option<RowValue>>,
     /// How many desired rows point at a chain.
     uses: FxHashMap<(Family, Chain), u32>,
+    /// The same by number of endpoints.
+    counts: BTreeMap<(Family, u32), u32>,
     /// Chains that the kernel holds.
     existing: BTreeSet<(Family, Chain)>,
     groups: FxHashMap<Chain, LearnGroup>,
@@ -147,6 +152,9 @@ impl Ledger {
     fn count_use(&mut self, family: Family, before: Option<RowValue>, after: Option<RowValue>) {
         if let Some(RowValue::Verdict(Verdict::Goto(chain))) = after {
             *self.uses.entry((family, chain)).or_default() += 1;
+            if let Some(n) = chain.endpoints() {
+                *self.counts.entry((family, n)).or_default() += 1;
+            }
         }
         if let Some(RowValue::Verdict(Verdict::Goto(chain))) = before
             && let Some(uses) = self.uses.get_mut(&(family, chain))
@@ -155,7 +163,26 @@ impl Ledger {
             if *uses == 0 {
                 self.uses.remove(&(family, chain));
             }
+            if let Some(n) = chain.endpoints()
+                && let Some(uses) = self.counts.get_mut(&(family, n))
+            {
+                *uses -= 1;
+                if *uses == 0 {
+                    self.counts.remove(&(family, n));
+                }
+            }
         }
+    }
+
+    /// `n`, as long as rows of `family` point at chains for at most `most` different numbers of
+    /// endpoints; else the next smaller number that is in use, which is 1 if there is none.
+    pub fn affordable(&self, family: Family, n: u32, most: u32) -> u32 {
+        let mut upwards = self.counts.range((family, 0)..=(family, u32::MAX));
+        let beyond = usize::try_from(most).unwrap_or(usize::MAX).saturating_sub(1);
+        if n <= 1 || self.counts.contains_key(&(family, n)) || upwards.nth(beyond).is_none() {
+            return n;
+        }
+        self.counts.range((family, 1)..(family, n)).next_back().map_or(1, |((_, used), _)| *used)
     }
 
     /// The desired value of `key`.
@@ -274,17 +301,19 @@ impl Ledger {
             self.to_install.remove(&program.family());
         }
         for key in &transaction.deleted {
-            self.differing.insert(*key, None);
-        }
-        for row in &transaction.added {
-            self.differing.insert(row.key, Some(row.value));
-        }
-        let written =
-            transaction.deleted.iter().chain(transaction.added.iter().map(|row| &row.key));
-        for key in written {
-            if self.differing.get(key).is_some_and(|applied| *applied == self.desired(key)) {
+            // Gone, and wanted again only if it was added in the same transaction or is set aside.
+            if self.wishes.contains_key(key) {
+                self.differing.insert(*key, None);
+            } else {
                 self.differing.remove(key);
             }
+        }
+        for row in &transaction.added {
+            self.differing.remove(&row.key);
+        }
+        if self.differing.is_empty() {
+            // A first load leaves room for all rows.
+            self.differing.shrink_to(MARKS_KEPT);
         }
         let made = transaction.new_chains.iter();
         self.existing
@@ -315,8 +344,12 @@ impl Ledger {
 
     /// Takes `state` for what the kernel holds, and marks every difference. Tables that are missing,
     /// damaged or hold another program are to be installed afresh.
-    pub fn read_back(&mut self, state: &KernelState) {
-        self.differing.clear();
+    ///
+    /// Gives the number of rows, strays and programs of which the kernel holds something else than it
+    /// was known to hold: 0 if nobody else changed it.
+    pub fn read_back(&mut self, state: &KernelState) -> usize {
+        let known = std::mem::take(&mut self.differing);
+        let installing = self.to_install.len();
         self.existing.clear();
         self.strays.clear();
         self.to_install.clear();
@@ -345,6 +378,12 @@ impl Ledger {
             }
         }
         self.differing.extend(held.into_iter().map(|(key, value)| (key, Some(value))));
+        let news = self.differing.iter().filter(|(key, applied)| known.get(key) != Some(applied));
+        let gone = known.keys().filter(|key| !self.differing.contains_key(key));
+        news.count()
+            + gone.count()
+            + self.strays.len()
+            + self.to_install.len().saturating_sub(installing)
     }
 
     /// Families whose program is not in the kernel yet.

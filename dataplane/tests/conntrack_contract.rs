@@ -36,7 +36,8 @@ type Case = (&'static str, fn(&mut dyn Planted));
 const CASES: &[Case] = &[
     ("only stale flows go, and they are gone", only_stale),
     ("no other protocol is shown", only_udp),
-    ("a scope is exact", scope),
+    ("a scope is exact", scope_v4),
+    ("a scope is exact in IPv6 too", scope_v6),
     ("flows differ by zone", zones),
     ("thousands at once, in one dump", thousands),
     ("an empty table is swept", empty),
@@ -99,7 +100,7 @@ fn only_udp(table: &mut dyn Planted) {
     assert_eq!(table.plant(&others), 0, "still there");
 }
 
-fn scope(table: &mut dyn Planted) {
+fn scope_v4(table: &mut dyn Planted) {
     let flows = [
         udp("10.1.0.1:4000", "10.96.0.10:53", "10.244.0.1:5353"),
         udp("10.1.0.1:4001", "10.96.0.10:54", "10.244.0.1:5353"),
@@ -107,8 +108,23 @@ fn scope(table: &mut dyn Planted) {
         // The same address and port on the other side is no flow to them.
         udp("10.96.0.10:53", "10.1.0.1:4003", "10.1.0.1:4003"),
     ];
-    assert_eq!(table.plant(&flows), 4);
-    let [first, other_port, other_address, _] = flows;
+    scope(table, &flows);
+}
+
+/// The kernel's own filter by IPv6 address does the opposite.
+fn scope_v6(table: &mut dyn Planted) {
+    let flows = [
+        udp("[fd01::1]:4000", "[fd96::10]:53", "[fd24::1]:5353"),
+        udp("[fd01::1]:4001", "[fd96::10]:54", "[fd24::1]:5353"),
+        udp("[fd01::1]:4002", "[fd96::11]:53", "[fd24::1]:5353"),
+        udp("[fd96::10]:53", "[fd01::1]:4003", "[fd01::1]:4003"),
+    ];
+    scope(table, &flows);
+}
+
+fn scope(table: &mut dyn Planted, flows: &[Flow; 4]) {
+    assert_eq!(table.plant(flows), 4);
+    let [first, other_port, other_address, _] = *flows;
     for (frontends, expected) in [
         (vec![first], vec![first]),
         (vec![first, other_port], vec![first, other_port]),

@@ -100,13 +100,25 @@ impl Shop {
         pods.into_values().collect()
     }
 
-    /// Every port of every cluster IP, and who answers a client on `node`.
+    /// Every port of every cluster IP, and who answers a client on `node` as kube-proxy would have it.
     ///
     /// # Errors
     /// When the node does not exist.
     pub fn expectations(&self, node: &str) -> anyhow::Result<Vec<Expectation>> {
+        self.expect(node, false)
+    }
+
+    /// The same with gate `TopologyRouting`: where hints say nothing, the nearest.
+    ///
+    /// # Errors
+    /// When the node does not exist.
+    pub fn nearest_expectations(&self, node: &str) -> anyhow::Result<Vec<Expectation>> {
+        self.expect(node, true)
+    }
+
+    fn expect(&self, node: &str, nearest: bool) -> anyhow::Result<Vec<Expectation>> {
         let found = self.nodes.iter().find(|n| n.metadata.name == node);
-        let zone = found.with_context(|| format!("no node {node}"))?.zone();
+        let client = found.with_context(|| format!("no node {node}"))?;
         let mut expectations = Vec::new();
         for service in &self.services {
             for address in service.cluster_ips() {
@@ -119,7 +131,7 @@ impl Shop {
                             port.name.as_deref().unwrap_or("")
                         ),
                         frontend,
-                        pods: self.select(service, port, address, node, zone),
+                        pods: self.select(service, port, address, client, nearest),
                         sticky: service.spec.session_affinity.as_deref() == Some("ClientIP"),
                         local: service.spec.is_local(),
                     });
@@ -134,9 +146,10 @@ impl Shop {
         service: &ServiceObject,
         port: &PortObject,
         address: IpAddr,
-        node: &str,
-        zone: &str,
+        client: &NodeObject,
+        nearest: bool,
     ) -> BTreeSet<String> {
+        let zone = client.zone();
         let ready: Vec<_> = self
             .slices
             .iter()
@@ -151,6 +164,7 @@ impl Shop {
                     && endpoint.addresses.iter().all(|a| a.is_ipv4() == address.is_ipv4())
             })
             .collect();
+        let node = client.metadata.name.as_str();
         let on_this_node = |e: &&&EndpointObject| e.node_name.as_deref() == Some(node);
         let for_this_zone = |e: &&&EndpointObject| e.zones().any(|hint| hint == zone);
         let names = |endpoints: Vec<&EndpointObject>| {
@@ -163,7 +177,22 @@ impl Shop {
         if hinted && ready.iter().any(|endpoint| for_this_zone(&endpoint)) {
             return names(ready.iter().filter(for_this_zone).copied().collect());
         }
-        names(ready)
+        let distance = |endpoint: &&EndpointObject| self.distance(client, endpoint);
+        let shortest = ready.iter().map(distance).min().filter(|_| nearest);
+        names(ready.into_iter().filter(|e| shortest.is_none_or(|s| distance(e) == s)).collect())
+    }
+
+    /// 0 on the same node, 1 in the same zone, 2 in the same region, 3 anywhere. Every node of the
+    /// shop has all labels.
+    fn distance(&self, client: &NodeObject, endpoint: &EndpointObject) -> u8 {
+        let home = endpoint.node_name.as_ref();
+        let home = home.and_then(|name| self.nodes.iter().find(|n| n.metadata.name == *name));
+        match home {
+            Some(home) if home.metadata.name == client.metadata.name => 0,
+            Some(home) if home.zone() == client.zone() => 1,
+            Some(home) if home.region() == client.region() => 2,
+            _ => 3,
+        }
     }
 }
 
@@ -198,6 +227,10 @@ struct NodeObject {
 impl NodeObject {
     fn zone(&self) -> &str {
         self.metadata.labels.get("topology.kubernetes.io/zone").map_or("", String::as_str)
+    }
+
+    fn region(&self) -> &str {
+        self.metadata.labels.get("topology.kubernetes.io/region").map_or("", String::as_str)
     }
 }
 

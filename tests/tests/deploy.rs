@@ -6,9 +6,16 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Deserialize as _;
 use serde_json::{Value, json};
+use sliceproxy::config::FeatureGates;
+use sliceproxy::server::metrics::{LocalPolicy, SyncKind};
+use sliceproxy::server::{Health, Metrics, Moment};
+use sliceproxy_dataplane::frontend::Family;
+use sliceproxy_dataplane::rows::SetName;
 use sliceproxy_tests::agent::{binary, printed};
 use tempfile::TempDir;
 
@@ -85,7 +92,7 @@ fn rights_are_those_to_read_what_is_followed_and_to_write_events() {
         ("", "nodes", "list,watch"),
         ("", "services", "list,watch"),
         ("discovery.k8s.io", "endpointslices", "list,watch"),
-        ("events.k8s.io", "events", "create,patch"),
+        ("events.k8s.io", "events", "create"),
         ("networking.k8s.io", "servicecidrs", "list,watch"),
     ];
     let expected =
@@ -173,6 +180,70 @@ fn probes_and_metrics_are_where_the_agent_serves_them() {
     }
     let monitor = only(&objects, "PodMonitor");
     assert_eq!(monitor["spec"]["podMetricsEndpoints"][0]["port"], "metrics");
+}
+
+/// Names of metrics in a text of queries: ours, kube-proxy's and a process's.
+fn metrics_in(text: &str) -> BTreeSet<String> {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+        .filter(|word| {
+            ["kubeproxy_", "sliceproxy_", "process_"].iter().any(|p| word.starts_with(p))
+        })
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Names that queries may use for the metrics of an agent.
+fn metrics_served() -> BTreeSet<String> {
+    let health = Arc::new(Health::new(Duration::from_secs(60)));
+    health.heard(Moment::now());
+    let now = Moment::now();
+    let metrics = Metrics::new(health, &FeatureGates::default(), now);
+    // A metric with labels is there once it has a value.
+    let (family, took) = (Family::V4, Duration::from_millis(1));
+    metrics.queued(family, now);
+    metrics.synced(family, SyncKind::Partial, took, now);
+    metrics.programmed(family, took);
+    metrics.no_local_endpoints(LocalPolicy::Internal, family, 1);
+    metrics.conntrack_reconciled(family, took, 1);
+    metrics.rows(SetName::Services, family, 1);
+    metrics.quarantined(family, 1);
+    metrics.topology_levels([("zone", 1)]);
+    metrics.rejected_parts("Service", 1);
+    metrics.limit_hit("rowsPerService");
+    metrics.relisted("services");
+    let text = metrics.encode();
+    let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    types
+        .map(|line| line.split_once(' ').unwrap())
+        .flat_map(|(name, kind)| {
+            let suffixes: &[&str] =
+                if kind == "histogram" { &["_bucket", "_sum", "_count"] } else { &[""] };
+            suffixes.iter().map(move |suffix| format!("{name}{suffix}"))
+        })
+        .collect()
+}
+
+#[test]
+fn alerts_and_dashboard_ask_for_metrics_that_there_are() {
+    let objects = rendered("overlays/monitoring");
+    let mut queries = String::new();
+    for group in only(&objects, "PrometheusRule")["spec"]["groups"].as_array().unwrap() {
+        for rule in group["rules"].as_array().unwrap() {
+            queries.extend([rule["expr"].as_str().unwrap(), "\n"]);
+        }
+    }
+    let dashboard = objects.iter().find_map(|object| object["data"]["dashboard.json"].as_str());
+    let dashboard: Value = serde_json::from_str(dashboard.unwrap()).unwrap();
+    for panel in dashboard["panels"].as_array().unwrap() {
+        for target in panel["targets"].as_array().into_iter().flatten() {
+            queries.extend([target["expr"].as_str().unwrap(), "\n"]);
+        }
+    }
+    let asked = metrics_in(&queries);
+    assert!(asked.len() > 20, "{asked:?}");
+    let served = metrics_served();
+    let unknown: Vec<_> = asked.difference(&served).collect();
+    assert!(unknown.is_empty(), "{unknown:?} are not among {served:#?}");
 }
 
 /// A cluster that `deploy/kubectl` plays.

@@ -4,35 +4,29 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::thread;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
-use sliceproxy_dataplane::frontend::Family;
-use sliceproxy_dataplane::netlink::{NetlinkConntrack, NetlinkKernel, Noticed, Watch};
+use sliceproxy_dataplane::netlink::NetlinkKernel;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tracing::{error, info, warn};
 
 use super::args::RunArgs;
+use super::engine::{start_engine, start_recorder};
 use super::exit;
-use crate::config::{Config, Gate, Source};
-use crate::conntrack::{self, StaleFlows};
-use crate::driver::{self, Handle, Pace};
-use crate::engine::{Engine, Settings};
+use super::reload::config_changed;
+use crate::config::changes::Changes;
+use crate::config::{Config, Source};
+use crate::driver::Handle;
 use crate::inlet::Inlet;
 use crate::logging;
 use crate::node;
-use crate::report::LogObserver;
 use crate::server::Reporting;
 use crate::server::admin::{AdminError, AdminSocket};
-use crate::server::metrics::Metrics;
 use crate::source::{addresses, kube, manifests};
 
 /// Events from a source that have not reached the engine yet.
 const EVENT_ROOM: usize = 1_024;
-/// Pause before the watch on foreign changes is opened again after an error.
-const WATCH_RETRY: Duration = Duration::from_secs(1);
 
 /// Runs until SIGTERM or SIGINT; the rules stay in the kernel. `flags` are those that were given.
 ///
@@ -65,7 +59,8 @@ pub fn run(args: &RunArgs, flags: BTreeMap<String, String>) -> Result<ExitCode> 
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let result = runtime.block_on(serve(&Arc::new(config), flags));
+    let changes = Changes::new(args.flags.clone(), config.clone());
+    let result = runtime.block_on(serve(&Arc::new(config), changes, flags));
     // Readers of files and sockets may be blocked; the process ends without waiting for them.
     runtime.shutdown_background();
     result
@@ -81,30 +76,21 @@ fn write_config(config: &Config, path: &Path) -> Result<ExitCode> {
     Ok(exit::OK)
 }
 
-async fn serve(config: &Arc<Config>, flags: BTreeMap<String, String>) -> Result<ExitCode> {
+async fn serve(
+    config: &Arc<Config>,
+    changes: Changes,
+    flags: BTreeMap<String, String>,
+) -> Result<ExitCode> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
+    let hangup = signal(SignalKind::hangup()).context("cannot wait for SIGHUP")?;
     let admin_socket = admin_socket(config)?;
-    let program = config.program(&[]);
-    let kernel = NetlinkKernel::open(&program)?;
-    let own_port = kernel.port();
-    let mut engine = Engine::new(settings(config), kernel)?.awaiting_node_port_addresses();
-    if config.needs_pod_cidrs() {
-        engine = engine.awaiting_program();
-    }
-    let pace = Pace { min_period: config.min_sync_period, read_back: config.sync_period };
     let reporting = Reporting::new(config);
-    let (failures, _) = mpsc::unbounded_channel();
-    let observer = (
-        LogObserver::default(),
-        (reporting.observer(failures), delete_stale_flows(reporting.metrics.clone())?),
-    );
-    let (handle, thread) =
-        driver::start(engine, pace, observer).context("cannot start the engine's thread")?;
-    watch_foreign_changes(own_port, handle.clone())?;
+    let recorder = start_recorder(config);
+    let (handle, thread) = start_engine(config, &reporting, &recorder)?;
 
     let servers = reporting.serve(config, flags, handle.clone());
-    let inlet = Inlet::new(config, handle.clone(), reporting);
+    let inlet = Inlet::new(config, handle.clone(), reporting, recorder);
     tokio::spawn(addresses::follow(
         config.node_ports.clone(),
         inlet.node_addresses(),
@@ -117,6 +103,7 @@ async fn serve(config: &Arc<Config>, flags: BTreeMap<String, String>) -> Result<
         _ = terminate.recv() => info!("SIGTERM: ending; the rules stay in the kernel"),
         _ = interrupt.recv() => info!("SIGINT: ending; the rules stay in the kernel"),
         failure = servers => return Err(failure.into()),
+        new = config_changed(changes, hangup) => return Err(new.into()),
         result = answer(admin_socket, handle.clone()) => {
             result.context("cannot go on answering on the admin socket")?;
         }
@@ -156,27 +143,6 @@ async fn answer(socket: Option<AdminSocket>, handle: Handle<NetlinkKernel>) -> s
     }
 }
 
-fn settings(config: &Config) -> Settings {
-    Settings {
-        node: config.node_name.clone(),
-        families: families(),
-        program: config.program(&[]),
-        topology_routing: config.gates.enabled(Gate::TopologyRouting),
-        zone_regions: config.zone_regions.clone(),
-    }
-}
-
-/// IPv6 is served unless it is switched off in this network namespace.
-pub(super) fn families() -> Vec<Family> {
-    let disabled = std::fs::read_to_string("/proc/sys/net/ipv6/conf/all/disable_ipv6")
-        .map_or(true, |text| text.trim() == "1");
-    if disabled {
-        info!("IPv6 is switched off in this network namespace: serving IPv4 only");
-        return vec![Family::V4];
-    }
-    Family::ALL.to_vec()
-}
-
 /// Runs the configured source; comes back only with an error.
 async fn start_source(config: &Config, inlet: Inlet<NetlinkKernel>) -> Result<()> {
     match &config.source {
@@ -195,35 +161,5 @@ async fn start_source(config: &Config, inlet: Inlet<NetlinkKernel>) -> Result<()
             kube::run(&settings, inlet.into_sink(), freshness).await?;
         }
     }
-    Ok(())
-}
-
-/// Flows whose translation is out of date are deleted after each commit that made them so.
-fn delete_stale_flows(metrics: Metrics) -> Result<StaleFlows> {
-    let report = move |pass: conntrack::Pass| {
-        metrics.conntrack_reconciled(pass.family, pass.took, pass.swept.deleted);
-    };
-    let started = conntrack::start(NetlinkConntrack::open()?, report);
-    started.context("cannot start the thread that deletes stale flows")
-}
-
-/// Somebody else's changes to our tables make the engine look at the kernel again.
-fn watch_foreign_changes(own_port: u32, handle: Handle<NetlinkKernel>) -> Result<()> {
-    let mut watch = Watch::open(own_port)?;
-    let look = move || loop {
-        match watch.wait(Duration::from_secs(3600)) {
-            Ok(Noticed::Change) => {
-                if handle.distrust().is_err() {
-                    return;
-                }
-            }
-            Ok(Noticed::TimedOut | Noticed::Woken) => {}
-            Err(error) => {
-                warn!(%error, "cannot watch nftables for a moment; the periodic look goes on");
-                thread::sleep(WATCH_RETRY);
-            }
-        }
-    };
-    thread::Builder::new().name("nftables-watch".to_owned()).spawn(look)?;
     Ok(())
 }

@@ -2,7 +2,7 @@
 //! the [`ConfigFile`]; what the result means is decided in `resolve`, the same for both.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
@@ -250,6 +250,11 @@ fn set<T, U: From<T>>(field: &mut Option<U>, flag: Option<T>) {
 }
 
 impl Flags {
+    /// The configuration file; an empty path is none.
+    pub fn config_file(&self) -> Option<&Path> {
+        self.source.config.as_deref().filter(|path| !path.as_os_str().is_empty())
+    }
+
     /// Writes what was given over what the file says.
     pub(super) fn overlay(&self, file: &mut ConfigFile) {
         self.overlay_legacy(file);

@@ -56,8 +56,7 @@ impl Config {
     /// # Errors
     /// See [`ConfigError`]. Nothing is partly applied.
     pub fn load(flags: &Flags) -> Result<Loaded, ConfigError> {
-        let path = flags.source.config.as_ref().filter(|path| !path.as_os_str().is_empty());
-        let document = match path {
+        let document = match flags.config_file() {
             Some(path) => read(path)?,
             None => Document::default(),
         };

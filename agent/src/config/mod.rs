@@ -21,6 +21,7 @@ use sliceproxy_dataplane::program::{PodTraffic, ProgramConfig};
 use crate::model::{NodeName, ZoneRegions};
 
 pub mod address;
+pub mod changes;
 mod check;
 mod document;
 pub mod duration;

@@ -79,7 +79,9 @@ fn swept(checks: &[FlowCheck], flows: &[Flow]) -> (FakeConntrack, Swept) {
     let mut table = FakeConntrack::default();
     table.lock().flows.extend(flows);
     let mut pending = Pending::default();
-    checks.iter().for_each(|check| pending.add(check));
+    for check in checks {
+        pending.add(check);
+    }
     let swept = pending.sweep(Family::V4, &mut table).unwrap().unwrap();
     assert!(pending.is_empty());
     (table, swept)

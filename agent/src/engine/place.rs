@@ -14,8 +14,8 @@ impl<K: Kernel> Engine<K> {
         let addresses_changed = node_addresses(node.as_ref()) != node_addresses(self.node.as_ref());
         self.node = node;
         let here = self.place(self.here.regions.clone());
-        if here != self.here || addresses_changed {
-            self.here = here;
+        if here != *self.here || addresses_changed {
+            self.here = Arc::new(here);
             self.moved();
         }
     }
@@ -29,7 +29,7 @@ impl<K: Kernel> Engine<K> {
         let here = self.place(regions);
         // To a node without a region no endpoint is in the same one, whatever its zone's region is.
         let matters = here.region.is_some() || self.here.region.is_some();
-        self.here = here;
+        self.here = Arc::new(here);
         if matters {
             self.moved();
         }

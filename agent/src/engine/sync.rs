@@ -8,7 +8,8 @@ use sliceproxy_dataplane::kernel::{Change, Committed, Kernel, KernelError, Kerne
 use sliceproxy_dataplane::rows::{AffinityRow, Row, RowKey};
 use sliceproxy_dataplane::transaction::Transaction;
 
-use super::{Engine, FlowCheck, flows};
+use super::{Engine, Excess, FlowCheck, flows};
+use crate::model::ServiceName;
 
 /// Refused transactions in a row after which a sync gives up until it is tried again.
 const MAX_ATTEMPTS: u32 = 16;
@@ -43,8 +44,10 @@ pub struct Synced {
     pub kernel_time: Duration,
     /// `last-change-trigger-time` of the slices whose changes are now in the kernel.
     pub triggers: Vec<i64>,
-    /// Whether the kernel was read back first, and had to be repaired.
+    /// Whether the kernel was read back, and held something else than what was known of it.
     pub repaired: bool,
+    /// Limits that keep a part of a Service from being served, and did not before.
+    pub exceeded: Vec<(ServiceName, Excess)>,
     /// UDP flows that are to be looked at now.
     pub flow_checks: Vec<FlowCheck>,
 }
@@ -55,6 +58,9 @@ impl<K: Kernel> Engine<K> {
     pub fn distrust(&mut self) {
         self.read_back_due = true;
         self.ledger.retry_set_aside();
+        if self.is_listed() {
+            self.settle(self.restrained_ports());
+        }
     }
 
     /// Whether the next [`Engine::sync`] reads the kernel back first.
@@ -84,6 +90,7 @@ impl<K: Kernel> Engine<K> {
             self.affinity_due.extend(due);
             return Err(error);
         }
+        synced.exceeded = std::mem::take(&mut self.restraint.news);
         synced.triggers = std::mem::take(&mut self.triggers);
         if synced.repaired {
             self.flows_due.extend(flows::repaired(&synced.added));
@@ -111,9 +118,9 @@ impl<K: Kernel> Engine<K> {
             return Ok(());
         }
         let state = self.kernel.read()?;
-        self.ledger.read_back(&state);
+        let surprises = self.ledger.read_back(&state);
         self.keep_clients(&state)?;
-        synced.repaired = self.ledger.pending() > 0;
+        synced.repaired |= surprises > 0;
         self.read_back_due = false;
         Ok(())
     }

@@ -239,7 +239,7 @@ impl Metrics {
     }
 }
 
-fn name_of(family: Family) -> &'static str {
+pub(super) fn name_of(family: Family) -> &'static str {
     match family {
         Family::V4 => "IPv4",
         Family::V6 => "IPv6",

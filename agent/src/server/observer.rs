@@ -76,6 +76,9 @@ impl ServerObserver {
             self.health.synced(family, now);
         }
         self.metrics.changes_pending(0, 0);
+        for (_, excess) in &synced.exceeded {
+            self.metrics.limit_hit(excess.limit());
+        }
         if synced.transactions > 0 {
             self.metrics.committed(CommitCost {
                 transactions: synced.transactions.into(),

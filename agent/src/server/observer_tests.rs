@@ -219,12 +219,21 @@ fn a_survey_counts_rows_levels_and_ports_without_local_endpoints() {
     agent.take(Event::Slice(slice(&[(2, "n2", true)])));
     survey(&agent);
     agent.shows("sliceproxy_topology_service_ports{level=\"anywhere\"} 2");
+    agent.shows("sliceproxy_topology_service_ports{level=\"node\"} 0");
     agent.shows(
         "kubeproxy_sync_proxy_rules_no_local_endpoints_total{traffic_policy=\"external\",ip_family=\"IPv4\"} 2",
     );
     agent.shows(
         "kubeproxy_sync_proxy_rules_no_local_endpoints_total{traffic_policy=\"internal\",ip_family=\"IPv4\"} 0",
     );
+    // All its traffic has policy Local: the level for policy Cluster is nobody's.
+    let local = TrafficPolicy::Local;
+    let internal = Service { internal_policy: local, load_balancer_ips: vec![], ..service() };
+    agent.take(Event::Service(Arc::new(internal)));
+    agent.take(Event::Slice(slice(&[(2, "n1", true)])));
+    survey(&agent);
+    agent.shows("sliceproxy_topology_service_ports{level=\"local\"} 2");
+    agent.shows("sliceproxy_topology_service_ports{level=\"anywhere\"} 0");
 }
 
 #[test]

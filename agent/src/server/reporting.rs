@@ -8,6 +8,7 @@ use futures::FutureExt;
 use sliceproxy_dataplane::kernel::Kernel;
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::drill_down::drill_down_router;
 use super::health::Health;
 use super::health_check_node_port::{HealthCheckFailure, HealthCheckNodePorts};
 use super::health_pages::health_router;
@@ -82,11 +83,12 @@ impl Reporting {
             config,
             flags,
             self.start,
-            surveying(metrics.clone(), handle),
+            surveying(metrics.clone(), handle.clone()),
         );
+        let metrics_pages = metrics_router(pages, config).merge(drill_down_router(handle));
         let wanted = [
             ("health", config.servers.healthz, health_router(health, metrics)),
-            ("metrics", config.servers.metrics, metrics_router(pages, config)),
+            ("metrics", config.servers.metrics, metrics_pages),
         ];
         serve_wanted(wanted, config.servers.hard_fail)
     }

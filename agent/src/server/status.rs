@@ -23,11 +23,11 @@ use crate::config::{Config, Gate};
 use crate::source::kube::Watched;
 use crate::version;
 
-const TEXT: &str = "text/plain; charset=utf-8";
+pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
 /// Longest wait for the agent before a page is shown without its latest news.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Asks the running agent for what is not in the metrics yet, before they are shown.
 pub type Refresh = Box<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
@@ -88,7 +88,7 @@ pub(super) async fn not_found() -> Response {
     (StatusCode::NOT_FOUND, page(TEXT, "404 page not found\n".to_owned())).into_response()
 }
 
-fn page(content_type: &'static str, body: String) -> Response {
+pub(super) fn page(content_type: &'static str, body: String) -> Response {
     let headers = [(CONTENT_TYPE, content_type), (X_CONTENT_TYPE_OPTIONS, "nosniff")];
     (headers, body).into_response()
 }
@@ -136,7 +136,7 @@ fn statusz_text(pages: &StatusPages, now: Moment) -> String {
         ("Binary version".to_owned(), version::FULL.to_owned()),
         (
             "Paths".to_owned(),
-            "/configz /flagz /healthz /metrics /metrics/slis /proxyMode /statusz /version"
+            "/configz /flagz /healthz /metrics /metrics/slis /metrics/topology /proxyMode /statusz /version"
                 .to_owned(),
         ),
     ];

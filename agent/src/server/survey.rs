@@ -10,7 +10,23 @@ use sliceproxy_dataplane::rows::SetName;
 use super::metrics::{LocalPolicy, Metrics};
 use crate::engine::{Engine, Port};
 use crate::model::{Service, TrafficPolicy};
-use crate::topology::{Level, LocalScope, Scope};
+use crate::topology::LocalScope;
+use crate::view::Selected;
+
+/// Levels that are shown even if no Service port uses them, so that an alert can ask for 0.
+const LEVELS: [&str; 11] = [
+    "hinted-node",
+    "hinted-zone",
+    "node",
+    "zone",
+    "region",
+    "anywhere",
+    "local",
+    "local-terminating",
+    "terminating",
+    "refused",
+    "none",
+];
 
 /// Counts over everything that an engine holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -26,7 +42,8 @@ pub struct Survey {
 impl Survey {
     /// Of the engine as it is now.
     pub fn of<K: Kernel>(engine: &Engine<K>) -> Self {
-        let mut survey = Self::default();
+        let levels = LEVELS.into_iter().map(|level| (level, 0)).collect();
+        let mut survey = Self { levels, ..Self::default() };
         for family in &engine.settings().families {
             survey.no_local_endpoints.insert(*family, (0, 0));
             survey.quarantined.insert(*family, 0);
@@ -51,7 +68,7 @@ impl Survey {
 
     fn count(&mut self, port: &Port, service: &Service) {
         let pool = &port.pool;
-        *self.levels.entry(label(pool.choice().scope)).or_default() += 1;
+        *self.levels.entry(Selected::of(service, port).level).or_default() += 1;
         if pool.local_scope() == LocalScope::None && pool.tally().any_usable() {
             let (internal, external) = self.no_local_endpoints.entry(pool.family()).or_default();
             *internal += usize::from(service.internal_policy == TrafficPolicy::Local);
@@ -75,20 +92,5 @@ impl Metrics {
         }
         self.topology_levels(survey.levels.iter().map(|(level, ports)| (*level, *ports)));
         self.frontend_conflicts(survey.conflicts);
-    }
-}
-
-/// How a scope is called in metrics.
-fn label(scope: Scope) -> &'static str {
-    match scope {
-        Scope::None => "none",
-        Scope::Refused => "refused",
-        Scope::Terminating => "terminating",
-        Scope::Within(Level::HintedNode) => "hinted-node",
-        Scope::Within(Level::HintedZone) => "hinted-zone",
-        Scope::Within(Level::Node) => "node",
-        Scope::Within(Level::Zone) => "zone",
-        Scope::Within(Level::Region) => "region",
-        Scope::Anywhere => "anywhere",
     }
 }

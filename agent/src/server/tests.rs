@@ -34,7 +34,7 @@ pub(super) async fn get(address: SocketAddr, path: &str) -> String {
 }
 
 /// Serves on a port that the system picks.
-fn serve_somewhere(router: Router) -> SocketAddr {
+pub(super) fn serve_somewhere(router: Router) -> SocketAddr {
     let any = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
     let listener = listen::bind(any, listen::Stack::Dual).unwrap();
     let address = listener.local_addr().unwrap();

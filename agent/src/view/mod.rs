@@ -30,4 +30,4 @@ pub use rows::{RowState, RowView, rows};
 pub use services::{FrontendView, ServicePortView, Treatment, services};
 pub use slices::{HintsView, SliceEndpointView, SlicePortView, SliceView, slices};
 pub use target::Target;
-pub use topology::{LocalTopologyView, TopologyView, topology};
+pub use topology::{LocalTopologyView, Selected, TopologyView, topology};

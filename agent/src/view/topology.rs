@@ -69,6 +69,28 @@ impl Uses {
     }
 }
 
+/// The selection that a Service port is known by: that for policy Local if all its traffic has that
+/// policy, else that for policy Cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Selected {
+    /// The level, as [`TopologyView::level`].
+    pub level: &'static str,
+    /// Endpoints that are used.
+    pub used: u32,
+}
+
+impl Selected {
+    /// What `port` of `service` uses.
+    pub fn of(service: &Service, port: &Port) -> Self {
+        let pool = &port.pool;
+        if Uses::of(service, port) == (Uses { cluster: false, local: true }) {
+            let level = words::local_scope_name(pool.local_scope());
+            return Self { level, used: pool.local().len() };
+        }
+        Self { level: words::scope_name(pool.choice().scope), used: pool.cluster().len() }
+    }
+}
+
 /// The selections of all Service ports, by name and family.
 pub fn topology<K: Kernel>(engine: &Engine<K>, filter: &Filter) -> Vec<TopologyView> {
     sorted_ports(engine, filter).map(|(service, port)| of_port(engine, service, port)).collect()
@@ -94,11 +116,12 @@ pub(super) fn of_port<K: Kernel>(
     let (pool, here) = (&port.pool, engine.here());
     let uses = Uses::of(service, port);
     let local = local_view(engine, port, pool.local_scope());
+    let selected = Selected::of(service, port);
     let view = TopologyView {
         service_port: port.name.to_string(),
         family: pool.family(),
-        level: words::scope_name(pool.choice().scope).to_owned(),
-        used: pool.cluster().len(),
+        level: selected.level.to_owned(),
+        used: selected.used,
         ready: pool.tally().ready,
         all: pool.tally().all,
         reason: words::choice(pool.choice(), pool.tally(), here, &engine.wishes(service)),
@@ -106,9 +129,7 @@ pub(super) fn of_port<K: Kernel>(
         annotations_ignored: service.topology.ignored.clone(),
     };
     match (uses.cluster, uses.local) {
-        (false, true) => {
-            TopologyView { level: local.level, used: local.used, reason: local.reason, ..view }
-        }
+        (false, true) => TopologyView { reason: local.reason, ..view },
         (_, true) => TopologyView { from_outside: Some(local), ..view },
         (_, false) => view,
     }

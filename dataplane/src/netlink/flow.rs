@@ -42,10 +42,11 @@ pub(super) fn write_dump(out: &mut Buffer, sequence: u32, scope: &Scope, in_kern
 fn write_filter(out: &mut Buffer, scope: &Scope) {
     let mut by = conntrack::BY_PROTOCOL;
     let original = out.begin(conntrack::ORIGINAL);
-    if let Some(address) = scope.address {
+    // Asked for flows to an IPv6 address, the kernel gives those to all others (as of Linux 6.18).
+    if let Some(IpAddr::V4(address)) = scope.address {
         by |= conntrack::BY_DESTINATION;
         let addresses = out.begin(conntrack::TUPLE_ADDRESSES);
-        write_address(out, address, conntrack::V4_DESTINATION, conntrack::V6_DESTINATION);
+        out.attribute(conntrack::V4_DESTINATION, &address.octets());
         out.end(addresses);
     }
     let protocol = out.begin(conntrack::TUPLE_PROTOCOL);

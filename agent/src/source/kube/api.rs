@@ -75,8 +75,10 @@ impl Refusal {
             ),
             403 => format!(
                 "we may not {verb} {resource}: {message}; the ClusterRole of this user needs the \
-                 rule {{apiGroups: [\"{}\"], resources: [\"{}\"], verbs: [\"list\", \"watch\"]}}",
-                resource.group, resource.plural
+                 rule {{apiGroups: [\"{}\"], resources: [\"{}\"], verbs: [{}]}}",
+                resource.group,
+                resource.plural,
+                verb.rights()
             ),
             code => format!("{verb} {resource}: {code} {}: {message}", shorten(&status.reason)),
         }
@@ -135,18 +137,39 @@ impl Api {
         Ok((format, collect(body, MAX_PAGE).await?))
     }
 
+    /// Makes an object of `body`, which is JSON.
+    pub(super) async fn create(
+        &self,
+        request: &Request,
+        body: Vec<u8>,
+    ) -> Result<(), RequestError> {
+        let post = http::Request::post(&*request.target)
+            .header(header::ACCEPT, ACCEPT)
+            .header(header::CONTENT_TYPE, "application/json");
+        self.send(request, post, body.into()).await.map(drop)
+    }
+
     async fn get(
         &self,
         request: &Request,
         accept: &'static str,
     ) -> Result<(Format, Body), RequestError> {
-        let get = http::Request::get(&*request.target)
-            .header(header::ACCEPT, accept)
+        let get = http::Request::get(&*request.target).header(header::ACCEPT, accept);
+        self.send(request, get, Body::empty()).await
+    }
+
+    async fn send(
+        &self,
+        request: &Request,
+        http: http::request::Builder,
+        body: Body,
+    ) -> Result<(Format, Body), RequestError> {
+        let http = http
             .header(header::USER_AGENT, concat!("sliceproxy/", env!("CARGO_PKG_VERSION")))
-            .body(Body::empty())
+            .body(body)
             .map_err(|error| RequestError::Unintelligible(error.to_string()))?;
         let client = self.client.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let response = timeout(ANSWER_TIMEOUT, client.send(get))
+        let response = timeout(ANSWER_TIMEOUT, client.send(http))
             .await
             .map_err(|_| RequestError::Silent(ANSWER_TIMEOUT))?
             .map_err(|error| RequestError::Unreachable(explain(&error)))?;

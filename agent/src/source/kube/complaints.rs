@@ -79,3 +79,46 @@ fn digest(rejections: &[Rejection]) -> u64 {
     }
     hasher.finish()
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+    use super::*;
+
+    fn faults(count: usize, value: &str) -> Vec<Rejection> {
+        (0..count)
+            .map(|i| Rejection {
+                kind: "Service",
+                object: "shop/web".to_owned(),
+                field: format!("spec.ports[{i}]"),
+                value: value.to_owned(),
+                reason: "wrong".to_owned(),
+            })
+            .collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_same_is_told_once_and_anything_else_within_limits() {
+        let mut complaints = Complaints::new(5);
+        let web = ObjectName::new("shop", "web");
+        assert_eq!(complaints.tell(&web, &[]), 0);
+        assert_eq!(complaints.tell(&web, &faults(2, "a")), 2);
+        assert_eq!(complaints.tell(&web, &faults(2, "a")), 0, "told already");
+        assert_eq!(complaints.tell(&web, &[]), 0);
+        assert_eq!(complaints.tell(&web, &faults(2, "a")), 2, "it was good meanwhile");
+        assert_eq!(complaints.tell(&web, &faults(2, "b")), 1, "one line is left");
+        assert_eq!(complaints.tell(&web, &faults(2, "c")), 0);
+        assert_eq!(complaints.tell(&ObjectName::new("shop", "api"), &faults(1, "a")), 1);
+        tokio::time::advance(HOUR).await;
+        assert_eq!(complaints.tell(&web, &faults(2, "d")), 2);
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut complaints = Complaints::new(0);
+        for i in 0..3 * MAX_OBJECTS {
+            complaints.tell(&ObjectName::new("shop", &i.to_string()), &faults(1, "a"));
+        }
+        assert!(complaints.told.len() <= MAX_OBJECTS);
+    }
+}

@@ -6,16 +6,19 @@
 
 use std::error::Error;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use http::Uri;
+use hyper::rt::{Read, Write};
 use hyper_util::client::legacy::Client as HttpClient;
-use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::proxy::Tunnel;
+use hyper_util::client::legacy::connect::{Connection, HttpConnector};
 use hyper_util::rt::TokioExecutor;
 use kube::client::{ClientBuilder, ConfigExt};
-use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError, NamedCluster};
 use kube::{Client, Config};
-use tower::{BoxError, ServiceExt};
+use tower::{BoxError, Service, ServiceExt};
 
 use crate::config::ApiServer;
 
@@ -52,27 +55,22 @@ pub enum ConnectError {
     #[error("credentials for the API server at {address}: {reason}")]
     Credentials {
         /// The API server.
-        address: http::Uri,
+        address: Uri,
         /// What is wrong with them.
         reason: String,
     },
-    /// An HTTP proxy is asked for.
-    #[error(
-        "kubeconfig {}: the API server is to be reached through the proxy {proxy} (proxy-url, or \
-         HTTPS_PROXY in the environment), which is not supported; remove it, or exempt the API \
-         server with NO_PROXY",
-        .path.display()
-    )]
+    /// Another kind of proxy than we know.
+    #[error("kubeconfig {}: proxy-url {proxy}: only http:// proxies are supported", .path.display())]
     Proxy {
         /// The file.
         path: PathBuf,
         /// The proxy.
-        proxy: http::Uri,
+        proxy: Uri,
     },
 }
 
 /// A client, and the address that it talks to.
-pub(super) async fn connect(server: &ApiServer) -> Result<(Client, http::Uri), ConnectError> {
+pub(super) async fn connect(server: &ApiServer) -> Result<(Client, Uri), ConnectError> {
     let config = configuration(server).await?;
     let address = config.cluster_url.clone();
     let client = client(&config).map_err(|error| ConnectError::Credentials {
@@ -85,20 +83,7 @@ pub(super) async fn connect(server: &ApiServer) -> Result<(Client, http::Uri), C
 /// `--master` wins over the kubeconfig's address; alone, it is used without credentials.
 async fn configuration(server: &ApiServer) -> Result<Config, ConnectError> {
     let mut config = match (&server.kubeconfig, &server.master) {
-        (Some(path), _) => {
-            let wrong = |error: KubeconfigError| ConnectError::Kubeconfig {
-                path: path.clone(),
-                reason: first_line(&chain(&error)),
-            };
-            let kubeconfig = Kubeconfig::read_from(path).map_err(wrong)?;
-            let options = KubeConfigOptions::default();
-            let config =
-                Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(wrong)?;
-            if let Some(proxy) = config.proxy_url {
-                return Err(ConnectError::Proxy { path: path.clone(), proxy });
-            }
-            config
-        }
+        (Some(path), _) => from_kubeconfig(path).await?,
         (None, Some(master)) => Config::new(master.clone()),
         (None, None) => {
             let nowhere = |error| ConnectError::InCluster(chain(&error));
@@ -107,6 +92,28 @@ async fn configuration(server: &ApiServer) -> Result<Config, ConnectError> {
     };
     if let Some(master) = &server.master {
         config.cluster_url = master.clone();
+    }
+    Ok(config)
+}
+
+async fn from_kubeconfig(path: &Path) -> Result<Config, ConnectError> {
+    let wrong = |error: KubeconfigError| ConnectError::Kubeconfig {
+        path: path.to_owned(),
+        reason: first_line(&chain(&error)),
+    };
+    let kubeconfig = Kubeconfig::read_from(path).map_err(wrong)?;
+    let has_proxy = |cluster: &NamedCluster| {
+        let proxy = cluster.cluster.as_ref().and_then(|cluster| cluster.proxy_url.as_deref());
+        proxy.is_some_and(|proxy| !proxy.is_empty())
+    };
+    let names_proxy = kubeconfig.clusters.iter().any(has_proxy);
+    let options = KubeConfigOptions::default();
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(wrong)?;
+    match config.proxy_url.take_if(|_| names_proxy) {
+        Some(proxy) if proxy.scheme_str() == Some("http") => config.proxy_url = Some(proxy),
+        Some(proxy) => return Err(ConnectError::Proxy { path: path.to_owned(), proxy }),
+        // One from the environment is meant for others: a node reaches its API server without.
+        None => config.proxy_url = None,
     }
     Ok(config)
 }
@@ -120,7 +127,20 @@ fn client(config: &Config) -> Result<Client, kube::Error> {
     tcp.set_keepalive_interval(Some(KEEPALIVE_INTERVAL));
     tcp.set_keepalive_retries(Some(KEEPALIVE_PROBES));
     tcp.set_tcp_user_timeout(Some(UNACKNOWLEDGED));
-    let tls = config.rustls_https_connector_with_connector(tcp)?;
+    match &config.proxy_url {
+        Some(proxy) => client_over(Tunnel::new(proxy.clone(), tcp), config),
+        None => client_over(tcp, config),
+    }
+}
+
+fn client_over<C>(connector: C, config: &Config) -> Result<Client, kube::Error>
+where
+    C: Service<Uri> + Clone + Send + Sync + 'static,
+    C::Response: Connection + Read + Write + Send + Unpin + 'static,
+    C::Future: Send + 'static,
+    C::Error: Error + Send + Sync + 'static,
+{
+    let tls = config.rustls_https_connector_with_connector(connector)?;
     let http = HttpClient::builder(TokioExecutor::new()).pool_idle_timeout(POOL_IDLE).build(tls);
     let http = http.map_err(BoxError::from);
     let builder = ClientBuilder::new(http, &*config.default_namespace)

@@ -24,6 +24,7 @@ mod request;
 mod tests;
 mod texts;
 mod troubles;
+mod writer;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -38,6 +39,7 @@ use self::kinds::{Kind, OwnNode, ServiceCidrs, Services, Slices};
 use self::reflector::{Need, Reflector, Shared};
 use self::request::Query;
 use self::troubles::Troubles;
+pub use self::writer::{WriteError, Writer};
 use crate::config::{ApiServer, Config, Gate, LabelSelector};
 use crate::model::{Event, NodeName, ZoneRegions};
 

@@ -110,17 +110,25 @@ impl<K: Kind, S: Fn(Event) + Send + Sync> Reflector<K, S> {
     /// Never ends; what goes wrong is tried again.
     pub(super) async fn run(mut self) {
         loop {
-            let pause = match self.round().await {
-                Ok(Ended::Listed) => Duration::ZERO,
+            let result = self.round().await;
+            let away =
+                matches!(result, Err(RequestError::Unreachable(_) | RequestError::Silent(_)));
+            let pause = match result {
+                Ok(Ended::Listed) => continue,
                 Ok(Ended::Watched(lived)) => {
                     self.shared.freshness.disconnected(K::WATCHED, None);
-                    if lived < SHORT_LIFE { self.backoff.pause() } else { Duration::ZERO }
+                    if lived >= SHORT_LIFE {
+                        continue;
+                    }
+                    self.backoff.pause()
                 }
                 Err(error) => self.failed(&error),
             };
-            if !pause.is_zero() {
-                debug!(watch = %K::WATCHED, ?pause, "waiting before the next attempt");
-                sleep(pause).await;
+            debug!(watch = %K::WATCHED, ?pause, "waiting before the next attempt");
+            // Whoever finds the server back first tells the others.
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = self.shared.troubles.back(), if away => sleep(jitter(FIRST_PAUSE)).await,
             }
         }
     }
@@ -244,14 +252,12 @@ impl<K: Kind, S: Fn(Event) + Send + Sync> Reflector<K, S> {
                     self.backoff.reset();
                     self.shared.freshness.heard(K::WATCHED);
                 }
-                Ok(None) => {
+                // Whether the connection or only the watch is dead shows when it is opened again.
+                Ok(None) | Err(RequestError::Silent(_)) => {
                     self.doubt(heard, opened.elapsed());
                     return Ok(Ended::Watched(opened.elapsed()));
                 }
-                Err(error) => {
-                    self.doubt(heard, opened.elapsed());
-                    return Err(error);
-                }
+                Err(error) => return Err(error),
             }
         }
     }

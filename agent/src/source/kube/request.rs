@@ -26,6 +26,7 @@ impl Resource {
     pub(super) const NODES: Self = Self { group: "", plural: "nodes" };
     pub(super) const SERVICE_CIDRS: Self =
         Self { group: "networking.k8s.io", plural: "servicecidrs" };
+    pub(super) const EVENTS: Self = Self { group: "events.k8s.io", plural: "events" };
 
     /// All that we use are at v1.
     fn path(self) -> String {
@@ -51,6 +52,18 @@ pub(super) enum Verb {
     List,
     /// A watch, also one that begins with a list.
     Watch,
+    /// A new object.
+    Create,
+}
+
+impl Verb {
+    /// What RBAC has to allow for it to be of use.
+    pub(super) fn rights(self) -> &'static str {
+        match self {
+            Self::List | Self::Watch => r#""list", "watch""#,
+            Self::Create => r#""create""#,
+        }
+    }
 }
 
 impl fmt::Display for Verb {
@@ -58,17 +71,28 @@ impl fmt::Display for Verb {
         f.write_str(match self {
             Self::List => "list",
             Self::Watch => "watch",
+            Self::Create => "create",
         })
     }
 }
 
-/// A GET.
+/// A request without its body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Request {
     pub(super) resource: Resource,
     pub(super) verb: Verb,
     /// Path and query.
     pub(super) target: String,
+}
+
+/// A new Event. `namespace` must be a name.
+pub(super) fn new_event(namespace: &str) -> Request {
+    let Resource { group, plural } = Resource::EVENTS;
+    Request {
+        resource: Resource::EVENTS,
+        verb: Verb::Create,
+        target: format!("/apis/{group}/v1/namespaces/{namespace}/{plural}"),
+    }
 }
 
 /// The objects that are followed.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use http::Uri;
 use rustc_hash::FxHashMap;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
@@ -28,6 +29,7 @@ enum Subject {
 pub(super) struct Troubles {
     address: Uri,
     state: Mutex<State>,
+    back: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -38,7 +40,7 @@ struct State {
 
 impl Troubles {
     pub(super) fn new(address: &Uri) -> Self {
-        Self { address: address.clone(), state: Mutex::default() }
+        Self { address: address.clone(), state: Mutex::default(), back: Notify::new() }
     }
 
     /// Something went wrong with `resource`. Whether it was said aloud.
@@ -70,6 +72,11 @@ impl Troubles {
         true
     }
 
+    /// Until the server answers somebody, after it did not.
+    pub(super) async fn back(&self) {
+        self.back.notified().await;
+    }
+
     /// The server answered for `resource`.
     pub(super) fn over(&self, resource: Resource) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -77,6 +84,7 @@ impl Troubles {
             let seconds = since.elapsed().as_secs();
             state.said.remove(&Subject::Server);
             info!(after_s = seconds, "the API server answers again");
+            self.back.notify_waiters();
         }
         state.said.remove(&Subject::Credentials);
         if state.said.remove(&Subject::Resource(resource.plural)).is_some() {

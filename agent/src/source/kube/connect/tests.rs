@@ -2,6 +2,11 @@
 
 use std::fs;
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use super::super::api::Api;
+use super::super::request::Query;
 use super::*;
 
 const GOOD: &str = "apiVersion: v1
@@ -68,8 +73,58 @@ async fn files_that_are_not_there_are_named() {
 }
 
 #[tokio::test]
-async fn a_proxy_is_refused_rather_than_passed_by() {
-    let text = GOOD.replace("server:", "proxy-url: 'http://proxy:3128', server:");
+async fn only_http_proxies_are_used() {
+    let text = GOOD.replace("server:", "proxy-url: 'socks5://proxy:1080', server:");
     let error = with(&text, None).await.unwrap_err();
-    assert!(error.contains("through the proxy http://proxy:3128"), "{error}");
+    assert!(error.contains("proxy-url socks5://proxy:1080/: only http:// proxies"), "{error}");
+}
+
+/// The head of the next request to `listener`, answered by `answer`.
+async fn head(listener: &TcpListener, answer: &str) -> String {
+    let (mut stream, _) = listener.accept().await.unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.unwrap());
+    }
+    stream.write_all(answer.as_bytes()).await.unwrap();
+    String::from_utf8(head).unwrap().to_ascii_lowercase()
+}
+
+const UNAUTHORIZED: &str =
+    "HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+
+#[tokio::test]
+async fn the_proxy_of_the_kubeconfig_is_asked() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("kubeconfig");
+    let proxy = format!("proxy-url: 'http://{}', server:", listener.local_addr().unwrap());
+    fs::write(&path, GOOD.replace("server:", &proxy)).unwrap();
+    let server = ApiServer { kubeconfig: Some(path), master: None };
+    let client = connect(&server).await.ok().unwrap().0;
+    let request = http::Request::get("/").body(kube::client::Body::empty()).unwrap();
+    let asked = tokio::spawn(async move { client.send(request).await.is_err() });
+    let head = head(&listener, "HTTP/1.1 502 Bad Gateway\r\n\r\n").await;
+    assert!(head.starts_with("connect 10.9.8.7:6443 http/1.1\r\n"), "{head}");
+    assert!(asked.await.unwrap());
+}
+
+/// Tokens and certificates are replaced in their files while we run.
+#[tokio::test]
+async fn credentials_that_are_refused_are_read_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("kubeconfig");
+    let here = GOOD.replace("10.9.8.7:6443", &listener.local_addr().unwrap().to_string());
+    fs::write(&path, here.replace("secret", "old")).unwrap();
+    let server = ApiServer { kubeconfig: Some(path.clone()), master: None };
+    let (client, address) = connect(&server).await.ok().unwrap();
+    let api = Api::new(client, address, Some(server));
+    let request = Query::services().page(1, None);
+    fs::write(&path, here.replace("secret", "new")).unwrap();
+    for token in ["old", "new"] {
+        let (answer, head) = tokio::join!(api.page(&request), head(&listener, UNAUTHORIZED));
+        assert!(answer.is_err());
+        assert!(head.contains(&format!("authorization: bearer {token}\r\n")), "{head}");
+    }
 }

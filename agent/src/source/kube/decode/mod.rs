@@ -170,3 +170,6 @@ impl<'a> Raw<'a> {
         Self(bytes)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -26,6 +26,28 @@ async fn a_server_that_is_down_at_the_start_is_awaited() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn whoever_finds_the_server_back_tells_the_others() {
+    let fake = Fake::default();
+    for plural in ["services", "endpointslices", "nodes", "servicecidrs"] {
+        fake.always(plural, || Answer::Refuse);
+    }
+    let mut scene = Scene::start(fake.clone());
+    scene.quiet(Duration::from_secs(300)).await;
+    let mut writers = Vec::new();
+    for plural in ["services", "endpointslices", "nodes", "servicecidrs"] {
+        let (writer, answer) = lines(&[list_end(4)]);
+        writers.push(writer);
+        fake.answer(plural, answer);
+    }
+    scene.next().await;
+    let first = tokio::time::Instant::now();
+    for _ in 0..3 {
+        scene.next().await;
+    }
+    assert!(first.elapsed() <= Duration::from_millis(510), "{:?}", first.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_that_accepts_and_says_nothing_is_left() {
     let fake = Fake::default();
     fake.answer("services", Answer::Hang);

@@ -1,0 +1,431 @@
+//! The agent against a real API server and real controllers: what happens in the API is what
+//! connections meet.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sliceproxy::lab::probe::Outcome;
+use sliceproxy::lab::{self, Lab, NodeAddresses};
+use sliceproxy_dataplane::frontend::{Frontend, Protocol};
+use sliceproxy_tests::agent::{Agent, command, printed};
+use sliceproxy_tests::cluster::{
+    self, Api, Cluster, Node, Options, Pod, Restart, User, endpoints, service,
+};
+use sliceproxy_tests::{require_root, wait_for};
+
+const LIMIT: Duration = Duration::from_secs(30);
+/// Answers and refusals take a thousandth of it.
+const PATIENCE: Duration = Duration::from_millis(500);
+const NODE: &str = "node-1";
+const CONTROL_PLANE: &str = "192.0.2.10";
+/// The role's account, as the API server knows it.
+const ACCOUNT: &str = "system:serviceaccount:kube-system:sliceproxy";
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+/// A node with a control plane beside it, a client, and three pods that answer on port 8080: one on
+/// the node, two elsewhere.
+struct Scene {
+    // Its processes end before their namespace goes.
+    cluster: Cluster,
+    lab: Lab,
+}
+
+/// Number and node of each pod.
+const PODS: [(u8, &str); 3] = [(1, NODE), (2, "node-2"), (3, "node-2")];
+
+fn pod_ips(number: u8) -> [IpAddr; 2] {
+    [ip(&format!("10.244.{number}.1")), ip(&format!("fd00:244:{number}::1"))]
+}
+
+fn pod(number: u8) -> Pod {
+    let (_, node) = PODS[usize::from(number) - 1];
+    let mut pod = Pod::new("shop", &pod_name(number), "web", node, &pod_ips(number));
+    pod.ports = vec![("http".to_owned(), 8080, "TCP".to_owned())];
+    pod
+}
+
+fn pod_name(number: u8) -> String {
+    format!("web-{number}")
+}
+
+impl Scene {
+    fn new(options: Options) -> Self {
+        require_root();
+        cluster::binaries().unwrap();
+        let addresses =
+            NodeAddresses { v4: "172.18.0.11".parse().unwrap(), v6: "fd00:18::b".parse().unwrap() };
+        let mut lab = Lab::new(addresses).unwrap();
+        lab.add_outside("client", &[ip("203.0.113.9"), ip("2001:db8::9")]).unwrap();
+        let mut machines = vec![lab::Pod {
+            name: "control-plane".into(),
+            addresses: vec![ip(CONTROL_PLANE)],
+            ports: Vec::new(),
+        }];
+        machines.extend(PODS.iter().map(|(number, _)| lab::Pod {
+            name: pod_name(*number),
+            addresses: pod_ips(*number).to_vec(),
+            ports: vec![lab::Port::tcp(8080)],
+        }));
+        machines.push(lab::Pod {
+            name: "caller".into(),
+            addresses: vec![ip("10.244.1.200"), ip("fd00:244:1::200")],
+            ports: Vec::new(),
+        });
+        lab.add_pods(&machines).unwrap();
+        let options = Options { addresses: vec![ip(CONTROL_PLANE)], ..options };
+        let machine = lab.machine("control-plane").unwrap();
+        let cluster = machine.netns().run(|| Cluster::start(options)).unwrap().unwrap();
+        let scene = Self { cluster, lab };
+        scene.populate();
+        scene
+    }
+
+    /// Nodes, the namespace, and the account with exactly the rights of the deployment.
+    fn populate(&self) {
+        let api = self.api();
+        api.add_namespace("shop").unwrap();
+        for (number, zone) in [(1_u8, "eu-1a"), (2, "eu-1b")] {
+            api.add_node(&Node {
+                name: format!("node-{number}"),
+                zone: zone.to_owned(),
+                region: "eu-1".to_owned(),
+                pod_cidrs: vec![format!("10.244.{number}.0/24"), format!("fd00:244:{number}::/64")],
+                addresses: vec![
+                    [172, 18, 0, 10 + number].into(),
+                    ip(&format!("fd00:18::{:x}", 10 + number)),
+                ],
+            })
+            .unwrap();
+        }
+        let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/base");
+        for file in ["service-account.yaml", "cluster-role.yaml"] {
+            let text = std::fs::read_to_string(base.join(file)).unwrap();
+            // The namespace that kustomization.yaml sets.
+            let account = "kind: ServiceAccount\nmetadata:\n";
+            let text = text.replace(account, &format!("{account}  namespace: kube-system\n"));
+            api.apply_manifests(&text).unwrap();
+        }
+    }
+
+    fn api(&self) -> Api {
+        self.cluster.api().unwrap()
+    }
+
+    fn kubeconfig(&self) -> PathBuf {
+        let token = self.api().service_account_token("kube-system", "sliceproxy", 3600).unwrap();
+        self.cluster.kubeconfig_with("sliceproxy", &self.cluster.server(), &token).unwrap()
+    }
+
+    fn args(kubeconfig: &Path, more: &[&str]) -> Vec<String> {
+        let kubeconfig = kubeconfig.to_str().unwrap();
+        let fixed = ["--kubeconfig", kubeconfig, "--node-name", NODE, "--v", "2"];
+        fixed.iter().chain(more).map(|text| (*text).to_owned()).collect()
+    }
+
+    fn agent(&self, more: &[&str]) -> Agent<'_> {
+        let mut all = vec!["--cluster-cidr", "10.244.0.0/16,fd00:244::/32"];
+        all.extend(more);
+        Agent::start_in_sync(self.lab.node(), &Self::args(&self.kubeconfig(), &all)).unwrap()
+    }
+
+    /// Who answers a number of connections at once, seen from a pod.
+    fn answers(&self, frontend: Frontend) -> BTreeSet<String> {
+        let caller = self.lab.machine("caller").unwrap().vantage().patience(PATIENCE);
+        let outcomes = caller.connect_all(&[frontend; 40]).unwrap();
+        outcomes
+            .into_iter()
+            .map(|outcome| match outcome {
+                Outcome::Answered { by, .. } => by,
+                other => other.to_string(),
+            })
+            .collect()
+    }
+
+    /// Waits until exactly these answer.
+    fn wait_for_answers(&self, what: &str, frontend: Frontend, expected: &[&str]) {
+        let expected: BTreeSet<String> = expected.iter().map(|&name| name.to_owned()).collect();
+        let mut last = BTreeSet::new();
+        let done = wait_for(what, LIMIT, || {
+            last = self.answers(frontend);
+            (last == expected).then_some(())
+        });
+        assert!(done.is_ok(), "{what}: {frontend}: {last:?} instead of {expected:?}");
+    }
+
+    /// Applies a Service and gives it as the API server completed it.
+    fn add_service(&self, name: &str, spec: &Value) -> Value {
+        self.api().apply(&service("shop", name, spec)).unwrap()
+    }
+}
+
+fn web_spec() -> Value {
+    json!({
+        "selector": {"app": "web"},
+        "ipFamilyPolicy": "RequireDualStack",
+        "ports": [{"name": "http", "port": 80, "targetPort": "http"}],
+    })
+}
+
+/// The frontends on the Service's cluster IPs.
+fn cluster_ips(service: &Value, port: u16) -> Vec<Frontend> {
+    let ips = service["spec"]["clusterIPs"].as_array().unwrap();
+    let at = |address: &Value| Frontend {
+        address: ip(address.as_str().unwrap()),
+        protocol: Protocol::Tcp,
+        port,
+    };
+    ips.iter().map(at).collect()
+}
+
+#[test]
+#[ignore = "a control plane: minutes to build it the first time"]
+fn connections_follow_pods_services_and_endpoints() {
+    let scene = Scene::new(Options::default());
+    let api = scene.api();
+    let mut agent = scene.agent(&[]);
+    let web = scene.add_service("web", &web_spec());
+    let frontends = cluster_ips(&web, 80);
+    assert_eq!(frontends.len(), 2, "{web}");
+    let expect = |what: &str, names: &[&str]| {
+        for frontend in &frontends {
+            scene.wait_for_answers(what, *frontend, names);
+        }
+    };
+    expect("a Service without endpoints refuses", &["refused"]);
+    for number in [1, 2] {
+        api.add_ready_pod(&pod(number)).unwrap();
+    }
+    expect("two pods became ready", &["web-1", "web-2"]);
+    api.set_ready(&pod(1), false).unwrap();
+    expect("one is not ready any more", &["web-2"]);
+    api.set_ready(&pod(1), true).unwrap();
+    api.add_ready_pod(&pod(3)).unwrap();
+    expect("ready again, and a third", &["web-1", "web-2", "web-3"]);
+    api.terminate_pod(&pod(2)).unwrap();
+    expect("one is terminating", &["web-1", "web-3"]);
+    api.remove_pod(&pod(2)).unwrap();
+    api.set_ready(&pod(3), false).unwrap();
+    expect("only one is left", &["web-1"]);
+    api.terminate_pod(&pod(1)).unwrap();
+    expect("a terminating pod that serves is better than none", &["web-1"]);
+    api.remove_pod(&pod(1)).unwrap();
+    expect("none is left", &["refused"]);
+    api.set_ready(&pod(3), true).unwrap();
+    expect("one is back", &["web-3"]);
+
+    // Another port, a node port, and gone.
+    let mut spec = web_spec();
+    spec["type"] = json!("NodePort");
+    spec["ports"][0]["port"] = json!(81);
+    spec["ports"][0]["nodePort"] = json!(30080);
+    let web = scene.add_service("web", &spec);
+    let moved = cluster_ips(&web, 81);
+    scene.wait_for_answers("the Service moved to port 81", moved[0], &["web-3"]);
+    scene.wait_for_answers("nothing is left on port 80", frontends[0], &["refused"]);
+    let node_port = Frontend { address: ip("172.18.0.11"), protocol: Protocol::Tcp, port: 30080 };
+    scene.wait_for_answers("a node port", node_port, &["web-3"]);
+    api.delete("/api/v1/namespaces/shop/services/web").unwrap();
+    scene.wait_for_answers("the Service is gone", node_port, &["refused"]);
+
+    // Endpoints written by hand, mirrored into slices by the controller.
+    let legacy = scene.add_service("legacy", &json!({"ports": [{"port": 5432}]}));
+    let legacy = cluster_ips(&legacy, 5432)[0];
+    api.apply(&endpoints("shop", "legacy", &[pod_ips(1)[0]], 8080)).unwrap();
+    scene.wait_for_answers("mirrored Endpoints", legacy, &["web-1"]);
+    api.apply(&endpoints("shop", "legacy", &[pod_ips(2)[0]], 8080)).unwrap();
+    scene.wait_for_answers("changed Endpoints", legacy, &["web-2"]);
+    agent.wait_in_sync().unwrap();
+    assert!(agent.stop().unwrap().success());
+    scene.wait_for_answers("rules outlive the agent", legacy, &["web-2"]);
+}
+
+#[test]
+#[ignore = "a control plane: minutes to build it the first time"]
+fn it_asks_for_what_it_needs_and_its_role_is_enough() {
+    let scene = Scene::new(Options { audit: true, ..Options::default() });
+    let api = scene.api();
+    // Two Services want the same external IP: the younger one is told.
+    let spec = json!({"externalIPs": ["192.0.2.77"], "ports": [{"port": 80}]});
+    scene.add_service("first", &spec);
+    wait_for("a second to pass", LIMIT, || {
+        scene.add_service("second", &spec);
+        let created = |name: &str| {
+            let path = format!("/api/v1/namespaces/shop/services/{name}");
+            api.get(&path).unwrap()["metadata"]["creationTimestamp"].clone()
+        };
+        let later = created("first") != created("second");
+        if !later {
+            api.delete("/api/v1/namespaces/shop/services/second").unwrap();
+        }
+        later.then_some(())
+    })
+    .unwrap();
+    let _agent = scene.agent(&["--feature-gates", "TopologyRouting=true"]);
+
+    let events = |namespace: &str| {
+        api.list(&format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events")).unwrap()
+    };
+    let conflict = wait_for("the Event about the conflict", LIMIT, || {
+        events("shop").into_iter().find(|event| event["reason"] == "FrontendConflict")
+    });
+    let conflict = conflict.unwrap();
+    assert_eq!(conflict["regarding"]["name"], "second", "{conflict}");
+    let uid = api.get("/api/v1/namespaces/shop/services/second").unwrap();
+    assert_eq!(conflict["regarding"]["uid"], uid["metadata"]["uid"], "{conflict}");
+    assert_eq!(
+        (&conflict["type"], &conflict["reportingInstance"]),
+        (&json!("Warning"), &json!(NODE))
+    );
+    let start = wait_for("the Event about the start", LIMIT, || {
+        events("default").into_iter().find(|event| event["reason"] == "Starting")
+    });
+    let start = start.unwrap();
+    assert_eq!((&start["regarding"]["kind"], &start["type"]), (&json!("Node"), &json!("Normal")));
+
+    let requests = scene.cluster.requests(ACCOUNT).unwrap();
+    let refused: Vec<_> = requests.iter().filter(|r| !matches!(r.code, 0 | 200 | 201)).collect();
+    assert!(refused.is_empty(), "{refused:#?}");
+    let mut seen: Vec<_> = requests
+        .iter()
+        .filter(|request| request.verb != "create")
+        .map(|r| {
+            let selector = |name: &str| r.parameter(name).unwrap_or_default();
+            format!(
+                "{} {} {} {}",
+                r.verb,
+                r.resource,
+                selector("labelSelector"),
+                selector("fieldSelector")
+            )
+        })
+        .collect();
+    seen.sort();
+    let expected = [
+        "watch endpointslices.discovery.k8s.io !service.kubernetes.io/headless ",
+        "watch nodes  metadata.name=node-1",
+        "watch servicecidrs.networking.k8s.io  ",
+        "watch services !service.kubernetes.io/service-proxy-name spec.clusterIP!=None",
+    ];
+    assert_eq!(seen, expected, "{requests:#?}");
+    let written = requests.iter().filter(|request| request.verb == "create");
+    let kinds: BTreeSet<_> = written.map(|request| request.resource.as_str()).collect();
+    assert_eq!(kinds, BTreeSet::from(["events.events.k8s.io"]));
+}
+
+#[test]
+#[ignore = "a control plane: minutes to build it the first time"]
+fn without_the_api_server_rules_stay_and_afterwards_they_are_right() {
+    let mut scene = Scene::new(Options::default());
+    let api = scene.api();
+    for number in [1, 2] {
+        api.add_ready_pod(&pod(number)).unwrap();
+    }
+    let frontend = cluster_ips(&scene.add_service("web", &web_spec()), 80)[0];
+    let args = Scene::args(
+        &scene.kubeconfig(),
+        &[
+            "--cluster-cidr",
+            "10.244.0.0/16,fd00:244::/32",
+            "--metrics-bind-address",
+            "127.0.0.1:10249",
+        ],
+    );
+
+    // Down at the start: nothing is written, and it waits.
+    scene.cluster.stop_api_server();
+    let (cluster, lab) = (&mut scene.cluster, &scene.lab);
+    let mut agent = Agent::start(lab.node(), &args).unwrap();
+    let complaint = "cannot reach the API server";
+    wait_for("a complaint", LIMIT, || agent.log().contains(complaint).then_some(())).unwrap();
+    let tables =
+        lab.node().run(|| std::process::Command::new("nft").args(["list", "tables"]).output());
+    assert!(!printed(&tables.unwrap().unwrap()).contains("sliceproxy"), "written without a list");
+    cluster.start_api_server().unwrap();
+    agent.wait_in_sync().unwrap();
+    let answers = |lab: &Lab| {
+        let caller = lab.machine("caller").unwrap().vantage().patience(PATIENCE);
+        let outcomes = caller.connect_all(&[frontend; 40]).unwrap();
+        outcomes.iter().map(ToString::to_string).collect::<BTreeSet<_>>()
+    };
+    let pods_answer = |lab: &Lab, names: &[&str]| {
+        let answers = answers(lab);
+        answers.len() == names.len()
+            && names.iter().all(|name| answers.iter().any(|answer| answer.contains(name)))
+    };
+    let wait = |lab: &Lab, what: &str, names: &[&str]| {
+        let done = wait_for(what, LIMIT, || pods_answer(lab, names).then_some(()));
+        assert!(done.is_ok(), "{what}: {:?}", answers(lab));
+    };
+    wait(lab, "both pods", &["web-1", "web-2"]);
+
+    for how in [Restart::AsItWas, Restart::Compacted] {
+        cluster.stop_api_server();
+        assert!(pods_answer(lab, &["web-1", "web-2"]), "{how:?}: {:?}", answers(lab));
+        let metrics = metrics(lab);
+        assert!(metrics.contains("sliceproxy_watch_age_seconds "), "{metrics}");
+        cluster.start_api_server().unwrap();
+        cluster.restart_api_server(how).unwrap();
+        let api = cluster.api().unwrap();
+        api.set_ready(&pod(1), false).unwrap();
+        wait(lab, "a change after the return", &["web-2"]);
+        api.set_ready(&pod(1), true).unwrap();
+        wait(lab, "and back", &["web-1", "web-2"]);
+    }
+    assert!(agent.stop().unwrap().success());
+}
+
+fn metrics(lab: &Lab) -> String {
+    let output = lab.node().run(|| {
+        std::process::Command::new("curl").args(["-sf", "http://127.0.0.1:10249/metrics"]).output()
+    });
+    printed(&output.unwrap().unwrap())
+}
+
+#[test]
+#[ignore = "a control plane: minutes to build it the first time"]
+fn a_token_without_rights_is_told_what_it_lacks() {
+    let nobody = User::new("nobody");
+    let users = vec![nobody.clone()];
+    let scene = Scene::new(Options { users, controllers: Vec::new(), ..Options::default() });
+    let kubeconfig = scene.cluster.kubeconfig(&nobody).unwrap();
+    let agent = Agent::start(scene.lab.node(), &Scene::args(&kubeconfig, &[])).unwrap();
+    for part in ["we may not watch services", "endpointslices", "verbs: [\"list\", \"watch\"]"] {
+        let found = wait_for(part, LIMIT, || agent.log().contains(part).then_some(()));
+        assert!(found.is_ok(), "{part}\n{}", agent.log());
+    }
+    let missing = command(scene.lab.node(), &["run", "--kubeconfig", "/nonexistent"]).unwrap();
+    assert_eq!(missing.status.code(), Some(1), "{}", printed(&missing));
+    assert!(printed(&missing).contains("/nonexistent"), "{}", printed(&missing));
+}
+
+#[test]
+#[ignore = "a control plane: minutes to build it the first time"]
+fn in_mode_node_cidr_the_program_follows_the_node() {
+    let scene = Scene::new(Options::default());
+    let api = scene.api();
+    api.add_ready_pod(&pod(1)).unwrap();
+    let frontend = cluster_ips(&scene.add_service("web", &web_spec()), 80)[0];
+    let args = Scene::args(&scene.kubeconfig(), &["--detect-local-mode", "NodeCIDR"]);
+    let _agent = Agent::start_in_sync(scene.lab.node(), &args).unwrap();
+    scene.wait_for_answers("the pod", frontend, &["web-1"]);
+    let program = || {
+        let list =
+            std::process::Command::new("nft").args(["list", "table", "ip", "sliceproxy"]).output();
+        printed(&list.unwrap())
+    };
+    let program = scene.lab.node().run(program).unwrap();
+    assert!(program.contains("10.244.1.0/24"), "{program}");
+    // A pod of the node is seen as itself.
+    let caller = scene.lab.machine("caller").unwrap().vantage();
+    match caller.connect(frontend).unwrap() {
+        Outcome::Answered { seen_source, .. } => assert_eq!(seen_source, ip("10.244.1.200")),
+        other => panic!("{other}"),
+    }
+}
