@@ -53,6 +53,12 @@ pub(super) fn cases() -> Vec<Case> {
             .probe(Outside, To::LoadBalancer, sticky(BOTH))
             .endpoints_become([near_1().terminating(), far_1()])
             .then(Outside, To::LoadBalancer, sticky(&["far-1"])),
+        // The others would be sent to another node, and nothing masquerades them.
+        affine("affinity-becomes-local")
+            .endpoints([near_1(), far_1()])
+            .probe(Outside, To::LoadBalancer, sticky(BOTH))
+            .patch(json!({"spec": {"externalTrafficPolicy": "Local"}}))
+            .then(Outside, To::LoadBalancer, sticky(&["near-1"])),
         affine("affinity-ends")
             .endpoints([near_1(), far_1()])
             .probe(Outside, To::LoadBalancer, sticky(BOTH))
