@@ -78,6 +78,15 @@ impl Alone {
     /// # Errors
     /// As [`Alone::apply`].
     pub fn change(&self, cases: &[Case]) -> Result<()> {
+        self.change_only(cases)?;
+        self.settle()
+    }
+
+    /// Makes the changes of all cases for whoever reads the manifests next.
+    ///
+    /// # Errors
+    /// When one does not fit the objects.
+    pub fn change_only(&self, cases: &[Case]) -> Result<()> {
         for change in cases.iter().flat_map(|case| &case.changes) {
             match change {
                 Change::Apply(object) => self.put(object.clone())?,
@@ -87,7 +96,7 @@ impl Alone {
                 }
             }
         }
-        self.settle()
+        self.write()
     }
 
     /// Gives the node another zone.

@@ -27,7 +27,8 @@ mod stage;
 
 pub use alone::Alone;
 pub use case::Case;
-pub use probe::Probe;
+pub use probe::{From, Outcome, Probe, To};
 pub use send::{Verdict, send_all, send_alone};
-pub use side::Side;
+pub use side::{Side, clients};
+pub use slice::Endpoint;
 pub use stage::Stage;

@@ -87,7 +87,10 @@ impl Side {
     }
 
     /// Connections from there, by the first address.
-    pub(super) fn vantage(&self, from: From) -> Result<Vantage<'_>> {
+    ///
+    /// # Errors
+    /// When there is no such endpoint.
+    pub fn vantage(&self, from: From) -> Result<Vantage<'_>> {
         let machine = match from {
             From::Node => return Ok(self.lab.node_vantage()),
             From::Pod => "caller",
@@ -111,8 +114,8 @@ impl Side {
     }
 }
 
-/// The addresses of the clients in a pod or outside.
-pub(super) fn clients(from: From) -> Vec<IpAddr> {
+/// The addresses of the clients in a pod or outside, of both families.
+pub fn clients(from: From) -> Vec<IpAddr> {
     let address = |family, n: u8| match (from, family) {
         (From::Outside, Family::V4) => IpAddr::from([203, 0, 113, 9 + n]),
         (From::Outside, Family::V6) => {
