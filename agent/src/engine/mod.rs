@@ -97,11 +97,10 @@ impl<K: Kernel> Engine<K> {
             settings.families.iter().map(|family| Program::new(*family, &settings.program));
         let mut here = Here::named(settings.node.clone());
         here.regions.clone_from(&settings.zone_regions);
-        let adoptable = adoptable(&state);
         Ok(Self {
             ledger: Ledger::new(programs.collect()),
-            flows_due: flows::adopted(&adoptable).collect(),
-            adoptable,
+            flows_due: flows::adopted(&state).collect(),
+            adoptable: adoptable(&state),
             here: Arc::new(here),
             settings,
             kernel,
