@@ -207,20 +207,25 @@ fn source_ranges(situation: &Situation<'_>, frontend: Frontend, rows: &mut Vec<R
 }
 
 /// Affinity belongs to the Service port: what a client gets through one frontend it gets through the
-/// others, except where a cluster IP with policy Local may only use other endpoints.
+/// others, except where these may use other endpoints. So frontends with policy Local learn apart:
+/// a client outside that reached an endpoint elsewhere through the cluster IP must not be sent there
+/// through a load-balancer IP, where nothing masquerades it.
 fn learning(situation: &Situation<'_>, head: &mut Head) {
     let Some(timeout) = situation.service.affinity_timeout else { return };
-    let (only_local, rest): (Vec<_>, Vec<_>) = situation
-        .frontends
-        .iter()
-        .partition(|(_, kind)| !Feeds::of(situation.service, *kind).cluster);
-    for (members, endpoints) in
-        [(only_local, situation.local), (rest, situation.cluster.max(situation.local))]
-    {
-        if members.is_empty() || endpoints == 0 {
+    let (cluster, local) = (situation.cluster, situation.local);
+    for (feeds, endpoints) in [
+        (Feeds { cluster: true, local: false }, cluster),
+        (Feeds { cluster: false, local: true }, local),
+        (Feeds { cluster: true, local: true }, cluster.max(local)),
+    ] {
+        let members = situation
+            .frontends
+            .iter()
+            .filter(|(_, kind)| Feeds::of(situation.service, *kind) == feeds);
+        let frontends: Vec<Frontend> = members.map(|(frontend, _)| *frontend).collect();
+        if frontends.is_empty() || endpoints == 0 {
             continue;
         }
-        let frontends: Vec<Frontend> = members.into_iter().map(|(frontend, _)| frontend).collect();
         let group = LearnGroup { timeout, frontends };
         let chain = group.chain();
         let rows = group.frontends.iter().map(|frontend| Row::sticky_frontend(*frontend, chain));
