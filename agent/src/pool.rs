@@ -149,6 +149,11 @@ impl Pool {
         self.local_scope
     }
 
+    /// Number of endpoints, used or not.
+    pub fn size(&self) -> usize {
+        self.candidates.len()
+    }
+
     /// All endpoints, used or not, sorted.
     pub fn members(&self) -> Vec<Member<'_>> {
         let mut members: Vec<Member<'_>> = self

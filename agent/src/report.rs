@@ -1,30 +1,88 @@
 //! Tells the log what happens to the engine.
 
-use std::time::Duration;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
-use sliceproxy_dataplane::kernel::Kernel;
+use rustc_hash::FxHashMap;
+use sliceproxy_dataplane::kernel::{Change, Kernel, Refusal};
 use tracing::{debug, error, info, trace, warn};
 
+use crate::config::Limits;
 use crate::driver::Observer;
 use crate::engine::{Engine, SyncError, Synced};
+use crate::model::ServiceName;
 
-/// Writes what an operator needs at level info: the first sync, repairs, refused rows, failures.
-#[derive(Debug, Default)]
+/// Services whose lines are counted. Beyond it all counts start anew.
+const MAX_COUNTED: usize = 10_000;
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Writes what an operator needs at level info: the first sync, repairs, refused rows, reached
+/// limits, failures.
+#[derive(Debug)]
 pub struct LogObserver {
     synced_once: bool,
     last_error: Option<String>,
+    lines_per_object: u32,
+    lines: FxHashMap<Option<ServiceName>, (Instant, u32)>,
+}
+
+impl Default for LogObserver {
+    fn default() -> Self {
+        Self::new(Limits::default().log_lines_per_object)
+    }
+}
+
+impl LogObserver {
+    /// With at most so many lines about one Service in an hour.
+    pub fn new(lines_per_object: u32) -> Self {
+        Self { synced_once: false, last_error: None, lines_per_object, lines: HashMap::default() }
+    }
+
+    /// Whether there may be another line about that Service, or about none.
+    fn may_tell(&mut self, service: Option<&ServiceName>) -> bool {
+        let now = Instant::now();
+        if self.lines.len() >= MAX_COUNTED {
+            self.lines.clear();
+        }
+        let (since, lines) = self.lines.entry(service.cloned()).or_insert((now, 0));
+        if now - *since >= HOUR {
+            (*since, *lines) = (now, 0);
+        }
+        *lines = lines.saturating_add(1);
+        *lines <= self.lines_per_object
+    }
+
+    fn tell_refusal<K: Kernel>(&mut self, engine: &Engine<K>, refusal: &Refusal) {
+        let frontend = match &refusal.change {
+            Change::Add(row) => row.key.frontend(),
+            _ => None,
+        };
+        let owner = frontend.and_then(|frontend| engine.claims().owner(&frontend));
+        let service = owner.map(|owner| &owner.service);
+        if !self.may_tell(service) {
+            debug!(row = %refusal.change, "the kernel refused another row");
+            return;
+        }
+        error!(
+            row = %refusal.change,
+            service = service.map(tracing::field::display),
+            error = %std::io::Error::from_raw_os_error(refusal.errno),
+            "the kernel refused a row; it is left out, all others are in; it is tried again \
+             when it changes and at each read-back"
+        );
+    }
 }
 
 impl<K: Kernel> Observer<K> for LogObserver {
     fn synced(&mut self, engine: &Engine<K>, synced: &Synced, took: Duration) {
         let (added, deleted) = (synced.added.len(), synced.deleted.len());
         for refusal in &synced.set_aside {
-            error!(
-                row = %refusal.change,
-                error = %std::io::Error::from_raw_os_error(refusal.errno),
-                "the kernel refused a row; it is left out, all others are in; it is tried again \
-                 when it changes and at each read-back"
-            );
+            self.tell_refusal(engine, refusal);
+        }
+        for (service, excess) in &synced.exceeded {
+            if self.may_tell(Some(service)) {
+                warn!("Service {service} {excess}");
+            }
         }
         if self.last_error.take().is_some() {
             info!("the kernel is in step again");

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::frontend::Family;
 use crate::kernel::KernelState;
@@ -43,6 +43,8 @@ pub struct Ledger {
     differing: FxHashMap<RowKey, Option<RowValue>>,
     /// How many desired rows point at a chain.
     uses: FxHashMap<(Family, Chain), u32>,
+    /// The same by number of endpoints.
+    counts: BTreeMap<(Family, u32), u32>,
     /// Chains that the kernel holds.
     existing: BTreeSet<(Family, Chain)>,
     groups: FxHashMap<Chain, LearnGroup>,
@@ -116,11 +118,13 @@ impl Ledger {
         self.remembered.extend(rows);
     }
 
-    /// Takes back what [`Ledger::forget`] or [`Ledger::remember`] asked for `row`: the kernel refused,
-    /// because the row expired or was written meanwhile.
+    /// Takes back what [`Ledger::forget`] or [`Ledger::remember`] asked for the client of `row`: the
+    /// kernel refused, because the client's time was up or it was remembered anew meanwhile.
     pub fn drop_client(&mut self, row: &AffinityRow) {
-        self.forgotten.retain(|asked| asked != row);
-        self.remembered.retain(|asked| asked != row);
+        let same =
+            |asked: &AffinityRow| (asked.frontend, asked.client) == (row.frontend, row.client);
+        self.forgotten.retain(|asked| !same(asked));
+        self.remembered.retain(|asked| !same(asked));
     }
 
     fn set(&mut self, key: RowKey, wish: Option<Wish>) {
@@ -150,6 +154,9 @@ impl Ledger {
     fn count_use(&mut self, family: Family, before: Option<RowValue>, after: Option<RowValue>) {
         if let Some(RowValue::Verdict(Verdict::Goto(chain))) = after {
             *self.uses.entry((family, chain)).or_default() += 1;
+            if let Some(n) = chain.endpoints() {
+                *self.counts.entry((family, n)).or_default() += 1;
+            }
         }
         if let Some(RowValue::Verdict(Verdict::Goto(chain))) = before
             && let Some(uses) = self.uses.get_mut(&(family, chain))
@@ -158,7 +165,26 @@ impl Ledger {
             if *uses == 0 {
                 self.uses.remove(&(family, chain));
             }
+            if let Some(n) = chain.endpoints()
+                && let Some(uses) = self.counts.get_mut(&(family, n))
+            {
+                *uses -= 1;
+                if *uses == 0 {
+                    self.counts.remove(&(family, n));
+                }
+            }
         }
+    }
+
+    /// `n`, as long as rows of `family` point at chains for at most `most` different numbers of
+    /// endpoints; else the next smaller number that is in use, which is 1 if there is none.
+    pub fn affordable(&self, family: Family, n: u32, most: u32) -> u32 {
+        let mut upwards = self.counts.range((family, 0)..=(family, u32::MAX));
+        let beyond = usize::try_from(most).unwrap_or(usize::MAX).saturating_sub(1);
+        if n <= 1 || self.counts.contains_key(&(family, n)) || upwards.nth(beyond).is_none() {
+            return n;
+        }
+        self.counts.range((family, 1)..(family, n)).next_back().map_or(1, |((_, used), _)| *used)
     }
 
     /// The desired value of `key`.
@@ -301,8 +327,8 @@ impl Ledger {
             }
         }
         self.strays.retain(|stray| !transaction.strays.contains(stray));
-        self.forgotten.retain(|row| !transaction.forgotten.contains(row));
-        self.remembered.retain(|row| !transaction.remembered.contains(row));
+        done(&mut self.forgotten, &transaction.forgotten);
+        done(&mut self.remembered, &transaction.remembered);
     }
 
     /// A transaction that removes the chains nothing points at any more; for a quiet moment. Empty
@@ -366,6 +392,12 @@ impl Ledger {
     pub fn to_install(&self) -> &BTreeSet<Family> {
         &self.to_install
     }
+}
+
+/// Takes out of `asked` what was carried out; there may be as many as there are clients.
+fn done(asked: &mut Vec<AffinityRow>, carried_out: &[AffinityRow]) {
+    let carried_out: FxHashSet<&AffinityRow> = carried_out.iter().collect();
+    asked.retain(|row| !carried_out.contains(row));
 }
 
 /// The chain that `chain` goes to when it finds nothing.

@@ -131,6 +131,14 @@ impl fmt::Display for Chain {
 }
 
 impl Chain {
+    /// The number of endpoints that it chooses from, of the chains that are shared by that number.
+    pub fn endpoints(self) -> Option<u32> {
+        match self {
+            Self::Pick(n) | Self::Sticky(n) | Self::LocalPick(n) | Self::LocalSticky(n) => Some(n),
+            Self::RejectNow | Self::Learn(_) | Self::LearnGroup(_) => None,
+        }
+    }
+
     /// The chain with that name, if it is one that rows can point at.
     pub fn parse(name: &str) -> Option<Self> {
         if name == "reject-now" {

@@ -37,7 +37,8 @@ pub(super) fn start_engine(
 ) -> Result<Running> {
     let kernel = NetlinkKernel::open(&config.program(&[]))?;
     let own_port = kernel.port();
-    let mut engine = Engine::new(settings(config), kernel)?.awaiting_node_port_addresses();
+    let engine = Engine::new(settings(config), kernel)?;
+    let mut engine = engine.obeying(config).awaiting_node_port_addresses();
     if config.needs_pod_cidrs() {
         engine = engine.awaiting_program();
     }
@@ -46,7 +47,8 @@ pub(super) fn start_engine(
     let told = (reporting.observer(failures), EventObserver::new(recorder.clone()));
     let flows = delete_stale_flows(reporting.metrics.clone())?;
     let (first_sync, in_step) = foreign::InStep::new();
-    let observer = ((LogObserver::default(), first_sync), (told, flows));
+    let observer =
+        ((LogObserver::new(config.limits.log_lines_per_object), first_sync), (told, flows));
     let (handle, thread) =
         driver::start(engine, pace, observer).context("cannot start the engine's thread")?;
     tokio::spawn(events::report_health_checks(failed, handle.clone(), recorder.clone()));

@@ -119,7 +119,7 @@ impl Snapshot {
     /// # Errors
     /// If the kernel cannot be read.
     pub fn engine<K: Kernel>(&self, kernel: K) -> Result<Engine<K>> {
-        let mut engine = Engine::new(self.settings(), kernel)?;
+        let mut engine = Engine::new(self.settings(), kernel)?.obeying(&self.config);
         engine.apply(Event::NodePortAddresses(self.node_port_addresses.clone()));
         for event in self.world.events(&self.config.node_name) {
             engine.apply(event);

@@ -18,7 +18,7 @@ use sliceproxy_dataplane::frontend::Protocol;
 const LIMIT: Duration = Duration::from_secs(20);
 
 enum Seen {
-    Synced(Synced),
+    Synced(Box<Synced>),
     Failed,
 }
 
@@ -26,7 +26,7 @@ struct Reporter(Sender<Seen>);
 
 impl Observer<SharedKernel> for Reporter {
     fn synced(&mut self, _: &Engine<SharedKernel>, synced: &Synced, _: Duration) {
-        let _ = self.0.send(Seen::Synced(synced.clone()));
+        let _ = self.0.send(Seen::Synced(Box::new(synced.clone())));
     }
 
     fn failed(&mut self, _: &Engine<SharedKernel>, _: &SyncError, _: Duration) {
@@ -99,7 +99,7 @@ fn pace(min_period: Duration) -> Pace {
 fn written(seen: &Receiver<Seen>) -> Synced {
     loop {
         match seen.recv_timeout(LIMIT).expect("nothing was written in time") {
-            Seen::Synced(synced) if synced.transactions > 0 => return synced,
+            Seen::Synced(synced) if synced.transactions > 0 => return *synced,
             _ => {}
         }
     }

@@ -1,10 +1,13 @@
 //! The core of the agent: events in, transactions out. Owns all state, knows neither clock nor
 //! network, and is driven by one thread, so nothing in it is ever half done.
 
+mod affinity;
 mod flows;
+mod limits;
 mod place;
 mod port;
 mod services;
+mod slices;
 mod sync;
 
 use std::collections::BTreeSet;
@@ -21,13 +24,15 @@ use sliceproxy_dataplane::program::{Program, ProgramConfig};
 use sliceproxy_dataplane::rows::{Row, RowKey, RowValue, Slot};
 
 pub use flows::FlowCheck;
-pub use port::Port;
+pub use limits::Excess;
+use limits::Restraint;
+pub use port::{Port, Terms};
 pub use sync::{SyncError, Synced};
 
-use crate::cache::{Cache, SliceChange};
+use crate::cache::Cache;
 use crate::claims::Claims;
-use crate::desired::FrontendKind;
-use crate::model::{Event, Node, NodeName, Service, ServiceName, Slice, SliceName, ZoneRegions};
+use crate::config::Limits;
+use crate::model::{Event, Node, NodeName, Service, ServiceName, ZoneRegions};
 use crate::topology::{Here, Wishes};
 
 /// What an engine needs to know from the configuration.
@@ -78,10 +83,12 @@ pub struct Engine<K> {
     program_due: bool,
     /// The kernel has to be read before the next transaction.
     read_back_due: bool,
-    /// Families in which a client may be remembered for an endpoint that it must not get any more.
+    /// Families whose remembered clients are to be looked at with the next transaction: one may have
+    /// an endpoint that it must not get any more, or another timeout than its Service.
     affinity_due: BTreeSet<Family>,
     /// UDP frontends whose flows are to be looked at after the next transaction.
     flows_due: BTreeSet<Frontend>,
+    restraint: Restraint,
     /// `last-change-trigger-time` of the slices that changed since the last transaction.
     triggers: Vec<i64>,
 }
@@ -97,6 +104,7 @@ impl<K: Kernel> Engine<K> {
             settings.families.iter().map(|family| Program::new(*family, &settings.program));
         let mut here = Here::named(settings.node.clone());
         here.regions.clone_from(&settings.zone_regions);
+        let families = settings.families.iter().copied().collect();
         Ok(Self {
             ledger: Ledger::new(programs.collect()),
             flows_due: flows::adopted(&state).collect(),
@@ -115,7 +123,9 @@ impl<K: Kernel> Engine<K> {
             node_port_addresses_due: false,
             program_due: false,
             read_back_due: true,
-            affinity_due: BTreeSet::new(),
+            // Endpoints may have gone, and timeouts changed, while no agent was running.
+            affinity_due: families,
+            restraint: Restraint::default(),
             triggers: Vec::new(),
         })
     }
@@ -159,11 +169,11 @@ impl<K: Kernel> Engine<K> {
                     self.remove_service(&name);
                 }
                 for service in services {
-                    self.put_service(&service);
+                    self.put_service(service);
                 }
                 self.listed(|engine| engine.services_listed = true);
             }
-            Event::Service(service) => self.put_service(&service),
+            Event::Service(service) => self.put_service(service),
             Event::ServiceRemoved(name) => self.remove_service(&name),
             Event::AllSlices(slices) => {
                 for name in self.cache.slices_missing_in(&slices) {
@@ -200,7 +210,7 @@ impl<K: Kernel> Engine<K> {
             let services: Vec<Arc<Service>> = self.cache.services().cloned().collect();
             // Whose slots to adopt is known only once all claims are.
             for service in &services {
-                let claims = self.claims_of(service);
+                let claims = self.claims_of(service, self.budget(service));
                 self.enter_claims(service, &claims);
             }
             for service in &services {
@@ -210,55 +220,14 @@ impl<K: Kernel> Engine<K> {
         }
     }
 
-    fn put_slice(&mut self, slice: Arc<Slice>) {
-        let trigger = slice.trigger_time;
-        if let Some(change) = self.cache.put_slice(slice)
+    fn put_service(&mut self, mut service: Arc<Service>) {
+        if self.restraint.without_external_ips && !service.external_ips.is_empty() {
+            Arc::make_mut(&mut service).external_ips.clear();
+        }
+        if let Ok(old) = self.cache.put_service(Arc::clone(&service))
             && self.is_listed()
         {
-            self.triggers.extend(trigger);
-            self.change_slice(&change);
-        }
-    }
-
-    fn remove_slice(&mut self, name: &SliceName) {
-        if let Some(change) = self.cache.remove_slice(name) {
-            self.change_slice(&change);
-        }
-    }
-
-    fn change_slice(&mut self, change: &SliceChange) {
-        for name in change.services() {
-            let Some(service) = self.cache.service(name).cloned() else { continue };
-            let of_this = |slice: &&Arc<Slice>| slice.service == *name;
-            let old = change.old.as_ref().filter(of_this);
-            let new = change.new.as_ref().filter(of_this);
-            let wishes = self.wishes(&service);
-            for port in self.ports.get_mut(name).into_iter().flatten() {
-                let before = (port.pool.tally().any_usable(), port.pool.choice().scope);
-                let changes = port.pool.replace(old, new, &self.here, &wishes);
-                let after = (port.pool.tally().any_usable(), port.pool.choice().scope);
-                if changes.stopped_answering || (!before.0 && after.0) {
-                    self.flows_due.extend(flows::udp(port.owned().copied()));
-                }
-                if changes.is_empty() && before == after {
-                    continue;
-                }
-                let owned = owned(port, &self.claims);
-                let addresses = node_addresses(self.node.as_ref());
-                // Endpoints do not change whose a frontend is.
-                let _ = port.render(&service, &owned, &changes, addresses, &mut self.ledger);
-                if service.affinity_timeout.is_some() && changes.endpoints_left {
-                    self.affinity_due.insert(port.pool.family());
-                }
-            }
-        }
-    }
-
-    fn put_service(&mut self, service: &Arc<Service>) {
-        if let Ok(old) = self.cache.put_service(Arc::clone(service))
-            && self.is_listed()
-        {
-            self.refresh(old.as_ref(), Some(service));
+            self.refresh(old.as_ref(), Some(&service));
         }
     }
 
@@ -362,14 +331,12 @@ impl<K: Kernel> Engine<K> {
     }
 }
 
-/// The frontends that `port` claims and that no other Service port has a better claim to.
-fn owned(port: &Port, claims: &Claims) -> Vec<(Frontend, FrontendKind)> {
-    let is_owner = |frontend: &Frontend| claims.owner(frontend) == Some(&port.name);
-    port.claimed.iter().filter(|(frontend, _)| is_owner(frontend)).copied().collect()
-}
-
 fn node_addresses(node: Option<&Arc<Node>>) -> &[IpAddr] {
     node.map(|node| node.addresses.as_slice()).unwrap_or_default()
+}
+
+fn terms(node: Option<&Arc<Node>>, limits: Limits) -> Terms<'_> {
+    Terms { node_addresses: node_addresses(node), endpoint_counts: limits.endpoint_counts }
 }
 
 /// The slots that an earlier run filled, by frontend.

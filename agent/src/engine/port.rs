@@ -8,6 +8,7 @@ use sliceproxy_dataplane::ledger::Ledger;
 use sliceproxy_dataplane::rows::{Row, RowKey, Slot};
 use sliceproxy_dataplane::slots::{SlotChanges, Slots};
 
+use crate::claims::Claims;
 use crate::desired::{Feeds, FrontendKind, Head, Situation, head};
 use crate::model::{Service, ServicePort, ServicePortName};
 use crate::pool::{Pool, PoolChanges};
@@ -20,6 +21,17 @@ struct Rendered {
     local: u32,
     head: Head,
     hairpins: BTreeSet<Endpoint>,
+    /// Endpoints, and how many of them get connections, where a limit keeps some out.
+    rounded: Option<(u32, u32)>,
+}
+
+/// What holds for every Service port of a node.
+#[derive(Debug, Clone, Copy)]
+pub struct Terms<'a> {
+    /// Its own addresses.
+    pub node_addresses: &'a [IpAddr],
+    /// Most different numbers of endpoints.
+    pub endpoint_counts: u32,
 }
 
 /// A Service port in one family.
@@ -33,6 +45,8 @@ pub struct Port {
     pub pool: Pool,
     /// The frontends that it asks for, sorted.
     pub claimed: Vec<(Frontend, FrontendKind)>,
+    /// How many of them it may have.
+    allowance: usize,
     rendered: Rendered,
 }
 
@@ -42,7 +56,37 @@ type SlotKey = fn(Frontend, Slot) -> RowKey;
 impl Port {
     /// A Service port without frontends yet.
     pub fn new(name: ServicePortName, spec: ServicePort, pool: Pool) -> Self {
-        Self { name, spec, pool, claimed: Vec::new(), rendered: Rendered::default() }
+        let (claimed, rendered) = (Vec::new(), Rendered::default());
+        Self { name, spec, pool, claimed, allowance: usize::MAX, rendered }
+    }
+
+    /// It may have so many frontends. Whether that is news.
+    pub fn allow(&mut self, frontends: usize) -> bool {
+        std::mem::replace(&mut self.allowance, frontends) != frontends
+    }
+
+    /// Frontends that it may not have.
+    pub fn unserved(&self) -> usize {
+        self.claimed.len().saturating_sub(self.allowance)
+    }
+
+    /// Endpoints, and how many of them get connections, where a limit keeps some out.
+    pub fn rounded(&self) -> Option<(u32, u32)> {
+        self.rendered.rounded
+    }
+
+    /// The frontends that it claims, may have, and no other Service port has a better claim to;
+    /// sorted.
+    pub fn entitled(&self, claims: &Claims) -> Vec<(Frontend, FrontendKind)> {
+        let is_owner = |frontend: &Frontend| claims.owner(frontend) == Some(&self.name);
+        let mut owned: Vec<_> =
+            self.claimed.iter().filter(|(frontend, _)| is_owner(frontend)).copied().collect();
+        if owned.len() > self.allowance {
+            owned.sort_unstable_by_key(|(frontend, kind)| (*kind, *frontend));
+            owned.truncate(self.allowance);
+            owned.sort_unstable();
+        }
+        owned
     }
 
     /// The frontends that it owns.
@@ -55,6 +99,18 @@ impl Port {
         self.pool.cluster().contains(endpoint) || self.pool.local().contains(endpoint)
     }
 
+    /// Whether a connection to `frontend` may be given `endpoint`. `inside`: from a pod or this node,
+    /// as opposed to a client outside.
+    pub fn gives(&self, frontend: &Frontend, endpoint: &Endpoint, inside: bool) -> bool {
+        let Some(feeds) = self.rendered.frontends.get(frontend) else { return false };
+        let slots = if feeds.cluster && (inside || !feeds.local) {
+            self.pool.cluster()
+        } else {
+            self.pool.local()
+        };
+        slots.contains(endpoint)
+    }
+
     /// Takes the rows of frontends that are not in `owned` out of the ledger, and gives these
     /// frontends. Done for every Service port concerned before any of them is rendered, so that a
     /// frontend can change hands.
@@ -63,18 +119,24 @@ impl Port {
         owned: &[(Frontend, FrontendKind)],
         ledger: &mut Ledger,
     ) -> Vec<Frontend> {
-        let kept = |frontend: &Frontend| owned.iter().any(|(owned, _)| owned == frontend);
+        let kept =
+            |frontend: &Frontend| owned.binary_search_by_key(frontend, |(owned, _)| *owned).is_ok();
         let lost: Vec<Frontend> =
             self.rendered.frontends.keys().filter(|frontend| !kept(frontend)).copied().collect();
         for frontend in &lost {
             if let Some(feeds) = self.rendered.frontends.remove(frontend) {
                 self.clear_slots(*frontend, feeds, ledger);
             }
-            let gone = |row: &Row| row.key.frontend() == Some(*frontend);
-            for row in self.rendered.head.own.iter().filter(|row| gone(row)) {
-                ledger.remove(row.key);
-            }
-            self.rendered.head.own.retain(|row| !gone(row));
+        }
+        if !lost.is_empty() {
+            let is_lost = |frontend| lost.binary_search(&frontend).is_ok();
+            self.rendered.head.own.retain(|row| {
+                let gone = row.key.frontend().is_some_and(is_lost);
+                if gone {
+                    ledger.remove(row.key);
+                }
+                !gone
+            });
         }
         lost
     }
@@ -98,7 +160,7 @@ impl Port {
         service: &Service,
         owned: &[(Frontend, FrontendKind)],
         changes: &PoolChanges,
-        node_addresses: &[IpAddr],
+        terms: Terms<'_>,
         ledger: &mut Ledger,
     ) -> Vec<Frontend> {
         let mut gained = Vec::new();
@@ -121,17 +183,21 @@ impl Port {
         self.replace_hairpins(ledger);
         self.rendered.cluster = self.pool.cluster().len();
         self.rendered.local = self.pool.local().len();
-        self.replace_head(
-            head(&Situation {
-                service,
-                frontends: owned,
-                cluster: self.rendered.cluster,
-                local: self.rendered.local,
-                any_usable: self.pool.tally().any_usable(),
-                node_addresses,
-            }),
-            ledger,
-        );
+        let family = self.pool.family();
+        let affordable = |n| ledger.affordable(family, n, terms.endpoint_counts);
+        let (cluster, local) = (affordable(self.rendered.cluster), affordable(self.rendered.local));
+        self.rendered.rounded = [(self.rendered.cluster, cluster), (self.rendered.local, local)]
+            .into_iter()
+            .find(|(wanted, used)| !owned.is_empty() && used < wanted);
+        let head = head(&Situation {
+            service,
+            frontends: owned,
+            cluster,
+            local,
+            any_usable: self.pool.tally().any_usable(),
+            node_addresses: terms.node_addresses,
+        });
+        self.replace_head(head, ledger);
         gained
     }
 

@@ -7,10 +7,11 @@ use sliceproxy_dataplane::frontend::{Endpoint, Family, Frontend};
 use sliceproxy_dataplane::kernel::Kernel;
 use sliceproxy_dataplane::rows::Slot;
 
-use super::{Adoptable, Engine, Port, flows, node_addresses, owned};
+use super::limits::{Budget, allot};
+use super::{Adoptable, Engine, Port, flows, terms};
 use crate::claims::Claim;
 use crate::desired::{self, FrontendKind};
-use crate::model::{Service, ServicePort, ServicePortName};
+use crate::model::{Service, ServiceName, ServicePort, ServicePortName};
 use crate::pool::Pool;
 
 /// What a Service port asks for in one family.
@@ -37,11 +38,15 @@ impl<K: Kernel> Engine<K> {
         }
         let mut gone = before;
         if let Some(new) = new {
-            let claims = self.claims_of(new);
+            let budget = self.budget(new);
+            let claims = self.claims_of(new, budget);
+            self.note_budget(new, budget.as_ref());
             affected.extend(self.enter_claims(new, &claims));
             let (kept, rest) = self.match_ports(new, claims, gone);
             self.ports.insert(name, kept);
             gone = rest;
+        } else {
+            self.forget_limits(&name);
         }
         for mut port in gone {
             let lost = port.withdraw(&mut self.ledger);
@@ -50,8 +55,13 @@ impl<K: Kernel> Engine<K> {
         self.settle(affected);
     }
 
-    /// The frontends that each port of `service` asks for, in each family where it does.
-    pub(super) fn claims_of(&self, service: &Service) -> Vec<PortClaims> {
+    /// The frontends that each port of `service` asks for, in each family where it does; within
+    /// `budget`.
+    pub(super) fn claims_of(
+        &self,
+        service: &Service,
+        mut budget: Option<Budget>,
+    ) -> Vec<PortClaims> {
         let mut claims = Vec::with_capacity(service.ports.len());
         for spec in &service.ports {
             let name = ServicePortName {
@@ -61,7 +71,15 @@ impl<K: Kernel> Engine<K> {
             };
             for family in self.settings.families.iter().copied() {
                 let addresses = &self.node_port_addresses;
-                let frontends = desired::frontends(service, spec, family, addresses);
+                let mut frontends = desired::frontends(service, spec, family, addresses);
+                if let Some(budget) = &mut budget {
+                    frontends.retain(|(_, kind)| {
+                        let left = &mut budget[*kind as usize];
+                        let fits = *left > 0;
+                        *left -= usize::from(fits);
+                        fits
+                    });
+                }
                 if !frontends.is_empty() {
                     let (name, spec) = (name.clone(), spec.clone());
                     claims.push(PortClaims { name, spec, family, frontends });
@@ -150,11 +168,19 @@ impl<K: Kernel> Engine<K> {
 
     /// Renders Service ports whose frontends, wishes or policies may have changed: first all give up
     /// what they lost, then each takes what it owns.
-    pub(super) fn settle(&mut self, affected: BTreeSet<ServicePortName>) {
+    pub(super) fn settle(&mut self, mut affected: BTreeSet<ServicePortName>) {
+        let services: BTreeSet<ServiceName> =
+            affected.iter().map(|name| name.service.clone()).collect();
+        for service in &services {
+            let Some(ports) = self.ports.get_mut(service) else { continue };
+            if allot(ports, self.restraint.limits) {
+                affected.extend(ports.iter().map(|port| port.name.clone()));
+            }
+        }
         for name in &affected {
             for port in self.ports.get_mut(&name.service).into_iter().flatten() {
                 if port.name == *name {
-                    let lost = port.retract(&owned(port, &self.claims), &mut self.ledger);
+                    let lost = port.retract(&port.entitled(&self.claims), &mut self.ledger);
                     self.flows_due.extend(flows::udp(lost));
                 }
             }
@@ -162,16 +188,18 @@ impl<K: Kernel> Engine<K> {
         for name in affected {
             let Some(service) = self.cache.service(&name.service).cloned() else { continue };
             let wishes = self.wishes(&service);
+            let terms = terms(self.node.as_ref(), self.restraint.limits);
             for port in self.ports.get_mut(&name.service).into_iter().flatten() {
                 if port.name == name {
                     let changes = port.pool.reselect(&self.here, &wishes);
-                    let owned = owned(port, &self.claims);
-                    let addresses = node_addresses(self.node.as_ref());
-                    let gained =
-                        port.render(&service, &owned, &changes, addresses, &mut self.ledger);
+                    let owned = port.entitled(&self.claims);
+                    let gained = port.render(&service, &owned, &changes, terms, &mut self.ledger);
                     self.flows_due.extend(flows::udp(gained));
                 }
             }
+        }
+        for service in &services {
+            self.note_limits(service);
         }
     }
 }

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use sliceproxy_dataplane::frontend::Family;
-use sliceproxy_dataplane::kernel::{Change, Committed, Kernel, KernelError, KernelState, Refusal};
-use sliceproxy_dataplane::rows::{AffinityRow, Row, RowKey};
+use sliceproxy_dataplane::kernel::{Change, Committed, Kernel, KernelError, Refusal};
+use sliceproxy_dataplane::rows::{Row, RowKey};
 use sliceproxy_dataplane::transaction::Transaction;
 
-use super::{Engine, FlowCheck, flows};
+use super::{Engine, Excess, FlowCheck, flows};
+use crate::model::ServiceName;
 
 /// Refused transactions in a row after which a sync gives up until it is tried again.
 const MAX_ATTEMPTS: u32 = 16;
@@ -45,6 +46,8 @@ pub struct Synced {
     pub triggers: Vec<i64>,
     /// Whether the kernel was read back, and held something else than what was known of it.
     pub repaired: bool,
+    /// Limits that keep a part of a Service from being served, and did not before.
+    pub exceeded: Vec<(ServiceName, Excess)>,
     /// UDP flows that are to be looked at now.
     pub flow_checks: Vec<FlowCheck>,
 }
@@ -55,6 +58,9 @@ impl<K: Kernel> Engine<K> {
     pub fn distrust(&mut self) {
         self.read_back_due = true;
         self.ledger.retry_set_aside();
+        if self.is_listed() {
+            self.settle(self.restrained_ports());
+        }
     }
 
     /// Whether the next [`Engine::sync`] reads the kernel back first.
@@ -74,16 +80,20 @@ impl<K: Kernel> Engine<K> {
         }
         self.read_back(&mut synced)?;
         let due = std::mem::take(&mut self.affinity_due);
-        let result = self.forget_clients(&due).and_then(|()| self.settle_kernel(&mut synced));
+        let result = self
+            .review_clients(&due)
+            .map_err(SyncError::from)
+            .and_then(|()| self.settle_kernel(&mut synced));
         // A client may have been remembered between the look and the commit.
         let result = result.and_then(|()| {
-            self.forget_clients(&due)?;
+            self.review_clients(&due)?;
             self.settle_kernel(&mut synced)
         });
         if let Err(error) = result {
             self.affinity_due.extend(due);
             return Err(error);
         }
+        synced.exceeded = std::mem::take(&mut self.restraint.news);
         synced.triggers = std::mem::take(&mut self.triggers);
         if synced.repaired {
             self.flows_due.extend(flows::repaired(&synced.added));
@@ -116,42 +126,6 @@ impl<K: Kernel> Engine<K> {
         synced.repaired |= surprises > 0;
         self.read_back_due = false;
         Ok(())
-    }
-
-    /// A program that is replaced takes its remembered clients along.
-    fn keep_clients(&mut self, state: &KernelState) -> Result<(), SyncError> {
-        for family in self.ledger.to_install().clone() {
-            if state.table(family).is_some() {
-                let rows = self.kernel.read_affinity(family)?;
-                let (keep, _) = self.sort_clients(rows);
-                self.ledger.remember(keep);
-            }
-        }
-        Ok(())
-    }
-
-    fn forget_clients(&mut self, families: &BTreeSet<Family>) -> Result<(), SyncError> {
-        for family in families.difference(&self.ledger.to_install().clone()) {
-            let rows = self.kernel.read_affinity(*family)?;
-            let (_, forget) = self.sort_clients(rows);
-            self.ledger.forget(forget);
-        }
-        Ok(())
-    }
-
-    /// Splits remembered clients into those that may keep their endpoint and those that may not.
-    fn sort_clients(&self, rows: Vec<AffinityRow>) -> (Vec<AffinityRow>, Vec<AffinityRow>) {
-        rows.into_iter().partition(|row| {
-            let sticky = self.ledger.desired(&RowKey::StickyFrontend(row.frontend)).is_some();
-            let owner = self.claims.owner(&row.frontend);
-            let port = owner.and_then(|owner| {
-                let ports = self.ports_of(&owner.service).iter();
-                ports
-                    .filter(|port| port.pool.family() == row.frontend.family())
-                    .find(|port| port.name == *owner)
-            });
-            sticky && port.is_some_and(|port| port.serves(&row.endpoint))
-        })
     }
 
     fn settle_kernel(&mut self, synced: &mut Synced) -> Result<(), SyncError> {

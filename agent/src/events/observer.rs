@@ -101,6 +101,9 @@ impl<K: Kernel> Observer<K> for EventObserver {
         for refusal in &synced.set_aside {
             self.note_refusal(engine, refusal);
         }
+        for (service, excess) in &synced.exceeded {
+            self.warn(engine, service, Reason::LimitReached, excess.to_string());
+        }
         self.note_conflicts(engine);
     }
 

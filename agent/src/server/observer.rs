@@ -76,6 +76,9 @@ impl ServerObserver {
             self.health.synced(family, now);
         }
         self.metrics.changes_pending(0, 0);
+        for (_, excess) in &synced.exceeded {
+            self.metrics.limit_hit(excess.limit());
+        }
         if synced.transactions > 0 {
             self.metrics.committed(CommitCost {
                 transactions: synced.transactions.into(),
@@ -124,6 +127,12 @@ impl<K: Kernel> Observer<K> for ServerObserver {
         if engine.is_listed() {
             self.note_sync(engine, synced, took);
             self.update_checks(engine, synced);
+        }
+    }
+
+    fn unswept(&mut self, engine: &Engine<K>) {
+        for family in engine.settings().families.iter().copied() {
+            self.metrics.cleanup_failed(family);
         }
     }
 

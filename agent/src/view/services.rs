@@ -47,6 +47,9 @@ pub struct ServicePortView {
     pub health_check_node_port: Option<u16>,
     /// Where clients connect to.
     pub frontends: Vec<FrontendView>,
+    /// Limits that keep a part of the Service from being served.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub exceeded: Vec<String>,
     /// Which endpoints are used, and why.
     pub topology: TopologyView,
 }
@@ -126,6 +129,7 @@ fn view<K: Kernel>(
         source_ranges: service.source_ranges.iter().map(ToString::to_string).collect(),
         health_check_node_port: service.health_check_node_port,
         frontends: frontends.map(|claim| frontend_view(engine, port, *claim, denied)).collect(),
+        exceeded: engine.exceeded(&service.name).iter().map(ToString::to_string).collect(),
         topology: of_port(engine, service, port),
     }
 }

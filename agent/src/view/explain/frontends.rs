@@ -81,6 +81,19 @@ impl<K: Kernel> Inquiry<'_, K> {
         routes.collect()
     }
 
+    /// Limits that keep a part of the frontends' Services from being served.
+    fn exceeded(&self, frontends: &[Frontend]) -> Vec<String> {
+        let owners = frontends.iter().filter_map(|f| self.engine.claims().owner(f));
+        let mut services: Vec<_> = owners.map(|owner| &owner.service).collect();
+        services.sort_unstable();
+        services.dedup();
+        let sentence = |service| {
+            let exceeded = self.engine.exceeded(service).iter();
+            exceeded.map(move |excess| format!("{service} {excess}"))
+        };
+        services.into_iter().flat_map(sentence).collect()
+    }
+
     /// Where the kernel is not what it should be.
     pub(super) fn warnings(&self, frontends: &[Frontend]) -> Vec<String> {
         let mut warnings = Vec::new();
@@ -101,6 +114,7 @@ impl<K: Kernel> Inquiry<'_, K> {
                 )),
             }
         }
+        warnings.extend(self.exceeded(frontends));
         let concerns = |key: &RowKey| key.frontend().is_some_and(|f| frontends.contains(&f));
         let desired = self.engine.ledger().desired_rows().filter(|row| concerns(&row.key));
         let wrong = desired.filter(|row| self.held.row(&row.key) != Some(row.value)).count();
