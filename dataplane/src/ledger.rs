@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::frontend::Family;
 use crate::kernel::KernelState;
@@ -118,11 +118,13 @@ impl Ledger {
         self.remembered.extend(rows);
     }
 
-    /// Takes back what [`Ledger::forget`] or [`Ledger::remember`] asked for `row`: the kernel refused,
-    /// because the row expired or was written meanwhile.
+    /// Takes back what [`Ledger::forget`] or [`Ledger::remember`] asked for the client of `row`: the
+    /// kernel refused, because the client's time was up or it was remembered anew meanwhile.
     pub fn drop_client(&mut self, row: &AffinityRow) {
-        self.forgotten.retain(|asked| asked != row);
-        self.remembered.retain(|asked| asked != row);
+        let same =
+            |asked: &AffinityRow| (asked.frontend, asked.client) == (row.frontend, row.client);
+        self.forgotten.retain(|asked| !same(asked));
+        self.remembered.retain(|asked| !same(asked));
     }
 
     fn set(&mut self, key: RowKey, wish: Option<Wish>) {
@@ -325,8 +327,8 @@ impl Ledger {
             }
         }
         self.strays.retain(|stray| !transaction.strays.contains(stray));
-        self.forgotten.retain(|row| !transaction.forgotten.contains(row));
-        self.remembered.retain(|row| !transaction.remembered.contains(row));
+        done(&mut self.forgotten, &transaction.forgotten);
+        done(&mut self.remembered, &transaction.remembered);
     }
 
     /// A transaction that removes the chains nothing points at any more; for a quiet moment. Empty
@@ -390,6 +392,12 @@ impl Ledger {
     pub fn to_install(&self) -> &BTreeSet<Family> {
         &self.to_install
     }
+}
+
+/// Takes out of `asked` what was carried out; there may be as many as there are clients.
+fn done(asked: &mut Vec<AffinityRow>, carried_out: &[AffinityRow]) {
+    let carried_out: FxHashSet<&AffinityRow> = carried_out.iter().collect();
+    asked.retain(|row| !carried_out.contains(row));
 }
 
 /// The chain that `chain` goes to when it finds nothing.

@@ -108,7 +108,7 @@ fn scope_v4(table: &mut dyn Planted) {
         // The same address and port on the other side is no flow to them.
         udp("10.96.0.10:53", "10.1.0.1:4003", "10.1.0.1:4003"),
     ];
-    scope(table, flows);
+    scope(table, &flows);
 }
 
 /// The kernel's own filter by IPv6 address does the opposite.
@@ -119,12 +119,12 @@ fn scope_v6(table: &mut dyn Planted) {
         udp("[fd01::1]:4002", "[fd96::11]:53", "[fd24::1]:5353"),
         udp("[fd96::10]:53", "[fd01::1]:4003", "[fd01::1]:4003"),
     ];
-    scope(table, flows);
+    scope(table, &flows);
 }
 
-fn scope(table: &mut dyn Planted, flows: [Flow; 4]) {
-    assert_eq!(table.plant(&flows), 4);
-    let [first, other_port, other_address, _] = flows;
+fn scope(table: &mut dyn Planted, flows: &[Flow; 4]) {
+    assert_eq!(table.plant(flows), 4);
+    let [first, other_port, other_address, _] = *flows;
     for (frontends, expected) in [
         (vec![first], vec![first]),
         (vec![first, other_port], vec![first, other_port]),

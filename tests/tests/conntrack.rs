@@ -2,17 +2,24 @@
 //! stuck with an endpoint that is gone, and nobody else's flow is touched.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::net::{IpAddr, SocketAddr};
+use std::io::{self, Write as _};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::Duration;
 
+use sliceproxy::conntrack;
+use sliceproxy::driver::Observer as _;
+use sliceproxy::engine::Engine;
 use sliceproxy::lab::probe::Connection;
-use sliceproxy::lab::{Lab, Machine, NodeAddresses, Pod, Port as PodPort};
-use sliceproxy_dataplane::conntrack::Flow;
-use sliceproxy_dataplane::frontend::{Family, Frontend, Protocol};
+use sliceproxy::lab::{Lab, Machine, Netns, NodeAddresses, Pod, Port as PodPort};
+use sliceproxy::model::{Event, SlicePort};
+use sliceproxy_dataplane::conntrack::{Flow, Swept};
+use sliceproxy_dataplane::fake::FakeKernel;
+use sliceproxy_dataplane::frontend::{Endpoint, Family, Frontend, Protocol};
+use sliceproxy_dataplane::netlink::NetlinkConntrack;
 use sliceproxy_tests::agent::Agent;
 use sliceproxy_tests::flows::{UdpClient, of_family, remembered};
 use sliceproxy_tests::manifest::{Manifests, Port, Service};
-use sliceproxy_tests::{require_root, wait_for};
+use sliceproxy_tests::{generate, require_root, wait_for};
 
 const SOON: Duration = Duration::from_secs(10);
 const PODS: [&str; 4] = ["dns-0", "dns-1", "dns-2", "dns-3"];
@@ -60,14 +67,14 @@ impl World {
     fn remembered(&self, frontend: Frontend) -> Vec<Flow> {
         remembered(self.lab.node(), frontend).unwrap()
     }
+}
 
-    /// Waits until a pass is over that was started after `said` bytes of the log.
-    fn wait_for_pass(&self, agent: &Agent<'_>, said: usize) {
-        wait_for("a look at the flows", SOON, || {
-            agent.log()[said..].contains("looked for stale UDP flows").then_some(())
-        })
-        .unwrap();
-    }
+/// Waits until a pass is over that was started after `said` bytes of the log.
+fn wait_for_pass(agent: &Agent<'_>, said: usize) {
+    wait_for("a look at the flows", SOON, || {
+        agent.log()[said..].contains("looked for stale UDP flows").then_some(())
+    })
+    .unwrap();
 }
 
 fn pod(number: u8) -> [IpAddr; 2] {
@@ -169,14 +176,11 @@ fn a_flow_that_began_before_the_first_endpoint_reaches_it() {
     let untranslated = Flow {
         client: client.source().unwrap(),
         frontend,
-        answers_from: sliceproxy_dataplane::frontend::Endpoint {
-            address: frontend.address,
-            port: 53,
-        },
+        answers_from: Endpoint { address: frontend.address, port: 53 },
         zone: 0,
     };
-    world.wait_for_pass(&agent, 0);
-    let plant = || sliceproxy_dataplane::netlink::NetlinkConntrack::open()?.plant([&untranslated]);
+    wait_for_pass(&agent, 0);
+    let plant = || NetlinkConntrack::open()?.plant([&untranslated]);
     assert_eq!(world.lab.node().run(plant).unwrap().unwrap(), 1);
     assert_eq!(client.ask(), None);
     world.manifests.set(&[dns(&[3])]).unwrap();
@@ -206,6 +210,19 @@ fn flows_end_with_the_last_endpoint_and_with_the_service() {
     wait_for("the flow to end", SOON, || world.remembered(dns_at).is_empty().then_some(()))
         .unwrap();
     assert_eq!(world.remembered(other_at).len(), 1);
+    let counted = "kubeproxy_conntrack_reconciler_deleted_entries_total{ip_family=\"IPv4\"} 2";
+    wait_for("both to be counted", SOON, || metrics(&world).contains(counted).then_some(()))
+        .unwrap();
+}
+
+/// The agent's metrics.
+fn metrics(world: &World) -> String {
+    let get = || {
+        let mut stream = TcpStream::connect("127.0.0.1:10249")?;
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n")?;
+        io::read_to_string(stream)
+    };
+    world.lab.node().run(get).unwrap().unwrap()
 }
 
 /// A UDP flow that began before an external IP was added stays stuck on the untranslated path.
@@ -273,17 +290,57 @@ fn a_restart_ends_the_flows_of_pods_that_went_meanwhile_and_no_others() {
     agent.stop().unwrap();
 
     let agent = world.agent();
-    world.wait_for_pass(&agent, 0);
+    wait_for_pass(&agent, 0);
     assert_eq!(world.remembered(frontend), before, "a restart without changes deletes nothing");
     agent.stop().unwrap();
 
     world.manifests.set(&[dns(&[1, 2, 3])]).unwrap();
     let agent = world.agent();
-    world.wait_for_pass(&agent, 0);
+    wait_for_pass(&agent, 0);
     let gone = pod(0)[0];
     let (lost, kept): (Vec<Flow>, Vec<Flow>) =
         before.into_iter().partition(|flow| flow.answers_from.address == gone);
     assert!(!lost.is_empty() && !kept.is_empty(), "20 flows over 3 pods");
     assert_eq!(world.remembered(frontend), kept);
     assert!(clients.iter().all(|client| client.ask().is_some_and(|pod| pod != "dns-0")));
+}
+
+/// C62, small: one dump, and nothing is deleted but what is stale.
+#[test]
+fn fifty_stale_flows_among_five_hundred_are_deleted_in_one_dump() {
+    require_root();
+    let frontend = on_cluster_ip(&dns(&[]), Family::V4);
+    let flows: Vec<Flow> = (0..500)
+        .map(|n| Flow {
+            client: SocketAddr::from(([10, 244, 0, 100], 10_000 + n)),
+            frontend,
+            answers_from: Endpoint { address: pod(u8::from(n % 10 != 0))[0], port: 5353 },
+            zone: 0,
+        })
+        .collect();
+    let netns = Netns::new().unwrap();
+    let mut table = netns.run(NetlinkConntrack::open).unwrap().unwrap();
+    assert_eq!(table.plant(&flows).unwrap(), 500);
+    let (sender, passes) = std::sync::mpsc::channel();
+    let mut stale = conntrack::start(table, move |pass| sender.send(pass).unwrap()).unwrap();
+
+    let mut engine = Engine::new(generate::settings(), FakeKernel::new()).unwrap();
+    let mut service = (*generate::service(1)).clone();
+    service.cluster_ips = vec![frontend.address];
+    service.ports[0].protocol = Protocol::Udp;
+    service.ports[0].port = frontend.port;
+    let mut slice = (*generate::slice(1, 0, [1])).clone();
+    slice.ports[0] = SlicePort { protocol: Protocol::Udp, port: 5353, ..slice.ports[0].clone() };
+    slice.endpoints[0].address = pod(1)[0];
+    engine.apply(Event::AllSlices(vec![slice.into()]));
+    engine.apply(Event::AllServices(vec![service.into()]));
+    let synced = engine.sync().unwrap();
+    stale.synced(&engine, &synced, Duration::ZERO);
+
+    let pass = passes.recv_timeout(SOON).unwrap();
+    assert_eq!(pass.swept, Swept { dumps: 1, seen: 500, deleted: 50 });
+    let left = remembered(&netns, frontend).unwrap();
+    assert_eq!(left.len(), 450);
+    assert!(left.iter().all(|flow| flow.answers_from.address == pod(1)[0]));
+    assert!(passes.try_recv().is_err(), "one pass");
 }

@@ -92,7 +92,7 @@ fn rights_are_those_to_read_what_is_followed_and_to_write_events() {
         ("", "nodes", "list,watch"),
         ("", "services", "list,watch"),
         ("discovery.k8s.io", "endpointslices", "list,watch"),
-        ("events.k8s.io", "events", "create,patch"),
+        ("events.k8s.io", "events", "create"),
         ("networking.k8s.io", "servicecidrs", "list,watch"),
     ];
     let expected =
@@ -229,14 +229,14 @@ fn alerts_and_dashboard_ask_for_metrics_that_there_are() {
     let mut queries = String::new();
     for group in only(&objects, "PrometheusRule")["spec"]["groups"].as_array().unwrap() {
         for rule in group["rules"].as_array().unwrap() {
-            queries += &format!("{}\n", rule["expr"].as_str().unwrap());
+            queries.extend([rule["expr"].as_str().unwrap(), "\n"]);
         }
     }
     let dashboard = objects.iter().find_map(|object| object["data"]["dashboard.json"].as_str());
     let dashboard: Value = serde_json::from_str(dashboard.unwrap()).unwrap();
     for panel in dashboard["panels"].as_array().unwrap() {
         for target in panel["targets"].as_array().into_iter().flatten() {
-            queries += &format!("{}\n", target["expr"].as_str().unwrap());
+            queries.extend([target["expr"].as_str().unwrap(), "\n"]);
         }
     }
     let asked = metrics_in(&queries);

@@ -2,12 +2,14 @@
 //! same outcome but for the differences that the table of scenarios names and gives a reason for.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sliceproxy_tests::agent::Agent;
 use sliceproxy_tests::cluster;
-use sliceproxy_tests::require_root;
-use sliceproxy_tests::sidebyside::{Stage, Verdict, cases, send_all};
+use sliceproxy_tests::sidebyside::{Case, Stage, Verdict, cases, send_all};
+use sliceproxy_tests::{require_root, wait_for};
+
+const LIMIT: Duration = Duration::from_secs(30);
 
 /// Prints what went otherwise than the table says.
 fn failures(verdicts: &[Verdict<'_>]) -> usize {
@@ -29,9 +31,49 @@ fn the_same_connections_have_the_same_outcome() {
     let args = stage.agent_args().unwrap();
     let _agent = Agent::start_in_sync(stage.sliceproxy.lab.node(), &args).unwrap();
     println!("proxies after {:?}", begun.elapsed());
+
     stage.apply(&cases).unwrap();
     println!("objects after {:?}", begun.elapsed());
-    let verdicts = send_all(&stage, &cases, |case| &case.probes).unwrap();
+    let mut verdicts = send_all(&stage, &cases, |case| &case.probes).unwrap();
     println!("{} kinds of connections after {:?}", verdicts.len(), begun.elapsed());
+    stage.change(&cases).unwrap();
+    println!("changes after {:?}", begun.elapsed());
+    stage.forget_flows_of_kube_proxy().unwrap();
+    verdicts.extend(send_all(&stage, &cases, |case| &case.then).unwrap());
+    println!("{} kinds of connections after {:?}", verdicts.len(), begun.elapsed());
+    stage.move_node("zone-b").unwrap();
+    let moved = |case: &Case| case.name == "prefer-same-zone";
+    let marker: Vec<Case> = cases.iter().filter(|case| moved(case)).cloned().collect();
+    wait_for("both to follow the node's zone", LIMIT, || {
+        let verdicts = send_all(&stage, &marker, |case| &case.in_zone_b).unwrap();
+        verdicts.iter().all(Verdict::is_as_expected).then_some(())
+    })
+    .unwrap();
+    verdicts.extend(send_all(&stage, &cases, |case| &case.in_zone_b).unwrap());
+
+    report(&cases, &verdicts);
+    println!("after {:?}", begun.elapsed());
     assert_eq!(failures(&verdicts), 0);
+}
+
+/// Says how much was compared, and what differs on purpose.
+fn report(cases: &[Case], verdicts: &[Verdict<'_>]) {
+    let scenarios: usize = cases.iter().map(|case| case.all_probes().count()).sum();
+    println!(
+        "{} Services, {scenarios} scenarios, {} kinds of connections on each side",
+        cases.len(),
+        verdicts.len()
+    );
+    assert!(scenarios >= 60, "the table has shrunk");
+    for case in cases {
+        for probe in case.all_probes() {
+            if let Some(difference) = &probe.difference {
+                let (from, to) = (probe.from, probe.to);
+                println!(
+                    "on purpose: {}, {from:?} to {to:?}: {}, not {}: {}",
+                    case.name, probe.expected, difference.kube_proxy, difference.reason
+                );
+            }
+        }
+    }
 }

@@ -21,8 +21,10 @@ use pending::Pending;
 
 /// Shortest time from the end of a pass to the start of the next.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Of the time, passes take one part in this many plus one at most, however large the table is.
+/// So many times as long as a pass took is the pause after it, as long as flows need not wait for
+/// more than [`LAST_PAUSE`].
 const PAUSE_SHARE: u32 = 9;
+const LAST_PAUSE: Duration = Duration::from_secs(5);
 /// First pause after a failure; doubled up to [`LAST_RETRY`].
 const FIRST_RETRY: Duration = Duration::from_millis(200);
 const LAST_RETRY: Duration = Duration::from_secs(60);
@@ -113,7 +115,7 @@ impl<C: Conntrack, R: FnMut(Pass)> Worker<C, R> {
         let end = Instant::now();
         match result {
             Ok(()) => {
-                self.due = end + PAUSE.max((end - start) * PAUSE_SHARE);
+                self.due = end + ((end - start) * PAUSE_SHARE).clamp(PAUSE, LAST_PAUSE);
                 self.retry = FIRST_RETRY;
                 if self.last_error.take().is_some() {
                     info!("stale UDP flows are deleted again");

@@ -126,8 +126,9 @@ fn the_first_sync_checks_every_udp_frontend() {
 
 #[test]
 fn only_endpoints_that_stop_answering_are_a_reason_to_look() {
+    type Case<'a> = (&'a str, &'a [(u8, Conditions)], &'a [Check]);
     let a = "10.96.0.1:53/UDP";
-    let cases: &[(&str, &[(u8, Conditions)], &[Check])] = &[
+    let cases: &[Case<'_>] = &[
         ("delivered again", &[(1, READY)], &[]),
         ("one joins", &[(1, READY), (3, READY)], &[]),
         ("one terminates and serves", &[(1, READY), (3, TERMINATING)], &[]),

@@ -1,6 +1,7 @@
 //! The core of the agent: events in, transactions out. Owns all state, knows neither clock nor
 //! network, and is driven by one thread, so nothing in it is ever half done.
 
+mod affinity;
 mod flows;
 mod limits;
 mod place;
@@ -82,7 +83,8 @@ pub struct Engine<K> {
     program_due: bool,
     /// The kernel has to be read before the next transaction.
     read_back_due: bool,
-    /// Families in which a client may be remembered for an endpoint that it must not get any more.
+    /// Families whose remembered clients are to be looked at with the next transaction: one may have
+    /// an endpoint that it must not get any more, or another timeout than its Service.
     affinity_due: BTreeSet<Family>,
     /// UDP frontends whose flows are to be looked at after the next transaction.
     flows_due: BTreeSet<Frontend>,
@@ -103,6 +105,7 @@ impl<K: Kernel> Engine<K> {
         let mut here = Here::named(settings.node.clone());
         here.regions.clone_from(&settings.zone_regions);
         let adoptable = adoptable(&state);
+        let families = settings.families.iter().copied().collect();
         Ok(Self {
             ledger: Ledger::new(programs.collect()),
             flows_due: flows::adopted(&adoptable).collect(),
@@ -121,7 +124,8 @@ impl<K: Kernel> Engine<K> {
             node_port_addresses_due: false,
             program_due: false,
             read_back_due: true,
-            affinity_due: BTreeSet::new(),
+            // Endpoints may have gone, and timeouts changed, while no agent was running.
+            affinity_due: families,
             restraint: Restraint::default(),
             triggers: Vec::new(),
         })

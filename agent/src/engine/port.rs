@@ -99,6 +99,18 @@ impl Port {
         self.pool.cluster().contains(endpoint) || self.pool.local().contains(endpoint)
     }
 
+    /// Whether a connection to `frontend` may be given `endpoint`. `inside`: from a pod or this node,
+    /// as opposed to a client outside.
+    pub fn gives(&self, frontend: &Frontend, endpoint: &Endpoint, inside: bool) -> bool {
+        let Some(feeds) = self.rendered.frontends.get(frontend) else { return false };
+        let slots = if feeds.cluster && (inside || !feeds.local) {
+            self.pool.cluster()
+        } else {
+            self.pool.local()
+        };
+        slots.contains(endpoint)
+    }
+
     /// Takes the rows of frontends that are not in `owned` out of the ledger, and gives these
     /// frontends. Done for every Service port concerned before any of them is rendered, so that a
     /// frontend can change hands.

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use sliceproxy_dataplane::frontend::Family;
-use sliceproxy_dataplane::kernel::{Change, Committed, Kernel, KernelError, KernelState, Refusal};
-use sliceproxy_dataplane::rows::{AffinityRow, Row, RowKey};
+use sliceproxy_dataplane::kernel::{Change, Committed, Kernel, KernelError, Refusal};
+use sliceproxy_dataplane::rows::{Row, RowKey};
 use sliceproxy_dataplane::transaction::Transaction;
 
 use super::{Engine, Excess, FlowCheck, flows};
@@ -80,10 +80,13 @@ impl<K: Kernel> Engine<K> {
         }
         self.read_back(&mut synced)?;
         let due = std::mem::take(&mut self.affinity_due);
-        let result = self.forget_clients(&due).and_then(|()| self.settle_kernel(&mut synced));
+        let result = self
+            .review_clients(&due)
+            .map_err(SyncError::from)
+            .and_then(|()| self.settle_kernel(&mut synced));
         // A client may have been remembered between the look and the commit.
         let result = result.and_then(|()| {
-            self.forget_clients(&due)?;
+            self.review_clients(&due)?;
             self.settle_kernel(&mut synced)
         });
         if let Err(error) = result {
@@ -123,42 +126,6 @@ impl<K: Kernel> Engine<K> {
         synced.repaired |= surprises > 0;
         self.read_back_due = false;
         Ok(())
-    }
-
-    /// A program that is replaced takes its remembered clients along.
-    fn keep_clients(&mut self, state: &KernelState) -> Result<(), SyncError> {
-        for family in self.ledger.to_install().clone() {
-            if state.table(family).is_some() {
-                let rows = self.kernel.read_affinity(family)?;
-                let (keep, _) = self.sort_clients(rows);
-                self.ledger.remember(keep);
-            }
-        }
-        Ok(())
-    }
-
-    fn forget_clients(&mut self, families: &BTreeSet<Family>) -> Result<(), SyncError> {
-        for family in families.difference(&self.ledger.to_install().clone()) {
-            let rows = self.kernel.read_affinity(*family)?;
-            let (_, forget) = self.sort_clients(rows);
-            self.ledger.forget(forget);
-        }
-        Ok(())
-    }
-
-    /// Splits remembered clients into those that may keep their endpoint and those that may not.
-    fn sort_clients(&self, rows: Vec<AffinityRow>) -> (Vec<AffinityRow>, Vec<AffinityRow>) {
-        rows.into_iter().partition(|row| {
-            let sticky = self.ledger.desired(&RowKey::StickyFrontend(row.frontend)).is_some();
-            let owner = self.claims.owner(&row.frontend);
-            let port = owner.and_then(|owner| {
-                let ports = self.ports_of(&owner.service).iter();
-                ports
-                    .filter(|port| port.pool.family() == row.frontend.family())
-                    .find(|port| port.name == *owner)
-            });
-            sticky && port.is_some_and(|port| port.serves(&row.endpoint))
-        })
     }
 
     fn settle_kernel(&mut self, synced: &mut Synced) -> Result<(), SyncError> {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use tracing::{debug, warn};
+use tracing::{debug, info};
 
 /// Writes `/proc/self/oom_score_adj` if it differs. Without the right to do so the process runs all
 /// the same, and says so.
@@ -18,7 +18,8 @@ fn apply_at(path: &Path, score: i16) {
     }
     match fs::write(path, &wanted) {
         Ok(()) => debug!(score, "OOM score adjusted"),
-        Err(error) => warn!(
+        // A Pod with priority system-node-critical has nearly as low a score anyway.
+        Err(error) => info!(
             %error,
             score,
             path = %path.display(),

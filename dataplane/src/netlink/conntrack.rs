@@ -1,6 +1,7 @@
 //! The real [`Conntrack`]: one dump that is looked at as it comes, and removals on a second socket
 //! meanwhile. Neither takes locks that a commit of rows needs.
 
+use std::borrow::Borrow;
 use std::io;
 use std::thread;
 use std::time::Duration;
@@ -54,12 +55,12 @@ impl NetlinkConntrack {
     ///
     /// # Errors
     /// See [`KernelError`].
-    pub fn plant<'a>(
+    pub fn plant(
         &mut self,
-        flows: impl IntoIterator<Item = &'a Flow>,
+        flows: impl IntoIterator<Item = impl Borrow<Flow>>,
     ) -> Result<u64, KernelError> {
         for planted in flows {
-            self.changes.push(|out, sequence| flow::write_new(out, sequence, planted))?;
+            self.changes.push(|out, sequence| flow::write_new(out, sequence, planted.borrow()))?;
         }
         self.changes.finish()
     }

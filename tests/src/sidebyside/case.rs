@@ -1,233 +1,16 @@
-//! A scenario as data: a Service, its endpoints, and what becomes of connections to it.
+//! A scenario as data: a Service, its endpoints, what happens to it, and what is sent to it.
 
-use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use serde_json::{Value, json};
 use sliceproxy_dataplane::frontend::{Family, Frontend, Protocol};
 
-/// Where all Services are.
-pub const NAMESPACE: &str = "side";
-/// The node that both proxies are on.
-pub const NODE: &str = "node-1";
-/// Port that every pod answers on, TCP and UDP.
-pub const POD_PORT: u16 = 8080;
-/// Another one.
-pub const OTHER_POD_PORT: u16 = 8081;
-/// A Service's TCP and UDP port.
-pub const SERVICE_PORT: u16 = 80;
-
-/// Who sends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum From {
-    /// A pod of this node that is no endpoint.
-    Pod,
-    /// The node itself.
-    Node,
-    /// A client outside the cluster.
-    Outside,
-    /// That endpoint.
-    Endpoint(&'static str),
-}
-
-/// What it is sent to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum To {
-    /// The Service's cluster IP.
-    ClusterIp,
-    /// A port of the cluster IP that the Service does not have.
-    UndefinedPort,
-    /// The node port on the node's address.
-    NodePort,
-    /// The node port on the load-balancer IP.
-    NodePortOfLoadBalancer,
-    /// The load-balancer IP.
-    LoadBalancer,
-    /// A port of the load-balancer IP that the Service does not have.
-    UndefinedPortOfLoadBalancer,
-    /// The external IP.
-    External,
-    /// That port of that address.
-    Address(&'static str, u16),
-    /// All of these, one after the other.
-    Each(&'static [To]),
-}
-
-/// Under which address an endpoint sees the caller.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Seen {
-    /// Its own.
-    Itself,
-    /// The node's: it was masqueraded.
-    Node,
-    /// Neither.
-    Other(IpAddr),
-}
-
-/// What becomes of connections.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
-    /// Each of these answers some of them, and nobody else any.
-    Answered(BTreeSet<String>, BTreeSet<Seen>),
-    /// One of these answers all of them.
-    Sticky(BTreeSet<String>),
-    /// Refused at once, by reset or by ICMP.
-    Refused,
-    /// No answer.
-    Dropped,
-    /// Anything else; never expected.
-    Mixed(String),
-}
-
-/// What kube-proxy does instead, and why we do otherwise.
-#[derive(Debug, Clone)]
-pub struct Difference {
-    /// What it does.
-    pub kube_proxy: Outcome,
-    /// Why it is right not to do that.
-    pub reason: &'static str,
-}
-
-/// Connections of one kind to one Service, and what becomes of them.
-#[derive(Debug, Clone)]
-pub struct Probe {
-    /// Who sends.
-    pub from: From,
-    /// Where to.
-    pub to: To,
-    /// Each of these.
-    pub protocols: Vec<Protocol>,
-    /// In each of these.
-    pub families: Vec<Family>,
-    /// With sliceproxy, and with kube-proxy unless there is a difference.
-    pub expected: Outcome,
-    /// Deliberate.
-    pub difference: Option<Difference>,
-}
-
-impl Probe {
-    /// In both families, by TCP and UDP.
-    pub fn new(from: From, to: To, expected: Outcome) -> Self {
-        Self {
-            from,
-            to,
-            protocols: vec![Protocol::Tcp, Protocol::Udp],
-            families: Family::ALL.to_vec(),
-            expected,
-            difference: None,
-        }
-    }
-
-    /// In one family only.
-    #[must_use]
-    pub fn family(self, family: Family) -> Self {
-        Self { families: vec![family], ..self }
-    }
-
-    /// By one protocol only.
-    #[must_use]
-    pub fn protocol(self, protocol: Protocol) -> Self {
-        Self { protocols: vec![protocol], ..self }
-    }
-
-    /// What kube-proxy does instead, and why we do otherwise.
-    #[must_use]
-    pub fn unlike_kube_proxy(self, kube_proxy: Outcome, reason: &'static str) -> Self {
-        Self { difference: Some(Difference { kube_proxy, reason }), ..self }
-    }
-}
-
-/// An endpoint in a slice.
-#[derive(Debug, Clone)]
-pub struct Endpoint {
-    pod: &'static str,
-    conditions: Value,
-    node: Option<&'static str>,
-    hints: Value,
-}
-
-/// Pods: name, node, and the last bytes of their addresses.
-pub const PODS: [(&str, &str, u8, u8); 4] = [
-    ("near-1", NODE, 1, 1),
-    ("near-2", NODE, 1, 2),
-    ("far-1", "node-2", 2, 1),
-    ("far-2", "node-3", 3, 1),
-];
-
-/// The nodes and their zones.
-pub const NODES: [(&str, &str); 3] = [(NODE, "zone-a"), ("node-2", "zone-a"), ("node-3", "zone-b")];
-
-/// Address of a pod by node and place.
-pub fn pod_address(node: u8, place: u8, family: Family) -> IpAddr {
-    match family {
-        Family::V4 => Ipv4Addr::new(10, 244, node, place).into(),
-        Family::V6 => Ipv6Addr::new(0xfd00, 0x244, node.into(), 0, 0, 0, 0, place.into()).into(),
-    }
-}
-
-impl Endpoint {
-    /// That pod, ready.
-    pub fn new(pod: &'static str) -> Self {
-        let node = PODS.iter().find(|(name, ..)| *name == pod).map(|(_, node, ..)| *node);
-        Self { pod, conditions: json!({"ready": true}), node, hints: Value::Null }
-    }
-
-    /// With these conditions.
-    #[must_use]
-    pub fn conditions(self, ready: bool, serving: bool, terminating: bool) -> Self {
-        let conditions = json!({"ready": ready, "serving": serving, "terminating": terminating});
-        Self { conditions, ..self }
-    }
-
-    /// Not ready, and nothing else said.
-    #[must_use]
-    pub fn unready(self) -> Self {
-        self.conditions(false, false, false)
-    }
-
-    /// Terminating, and still serving.
-    #[must_use]
-    pub fn terminating(self) -> Self {
-        self.conditions(false, true, true)
-    }
-
-    /// The slice does not say on which node it is.
-    #[must_use]
-    pub fn nowhere(self) -> Self {
-        Self { node: None, ..self }
-    }
-
-    /// Meant for these zones.
-    #[must_use]
-    pub fn for_zones(mut self, zones: &[&str]) -> Self {
-        let zones: Vec<_> = zones.iter().map(|zone| json!({"name": zone})).collect();
-        self.hints["forZones"] = zones.into();
-        self
-    }
-
-    /// Meant for these nodes.
-    #[must_use]
-    pub fn for_nodes(mut self, nodes: &[&str]) -> Self {
-        let nodes: Vec<_> = nodes.iter().map(|node| json!({"name": node})).collect();
-        self.hints["forNodes"] = nodes.into();
-        self
-    }
-
-    fn object(&self, family: Family) -> Value {
-        let place = PODS.iter().find(|(name, ..)| *name == self.pod);
-        let address = place.map(|(.., node, place)| pod_address(*node, *place, family));
-        let zone = NODES.iter().find(|(node, _)| Some(*node) == self.node).map(|(_, zone)| *zone);
-        let mut object = json!({"addresses": [address], "conditions": self.conditions});
-        if let Some(node) = self.node {
-            object["nodeName"] = node.into();
-            object["zone"] = zone.into();
-        }
-        if !self.hints.is_null() {
-            object["hints"] = self.hints.clone();
-        }
-        object
-    }
-}
+use super::plan::{
+    NAMESPACE, POD_PORT, SERVICE_PORT, cluster_ip, external_ip, health_port, load_balancer_ip,
+    loopback, node_address, node_port, service_path, slice_name, slice_path,
+};
+use super::probe::{From, Outcome, Probe, To};
+use super::slice::{Endpoint, slice_object, slice_ports};
 
 /// A Service with its endpoints, and what is sent to it.
 #[derive(Debug, Clone)]
@@ -242,10 +25,15 @@ pub struct Case {
     pub changes: Vec<Change>,
     /// Sent after the changes.
     pub then: Vec<Probe>,
+    /// Sent after the node has moved to zone-b.
+    pub in_zone_b: Vec<Probe>,
+    /// Endpoints that controllers make of it, in slices of theirs.
+    pub made: usize,
     spec: Value,
     labels: Value,
     ingress: Value,
     slices: Vec<SliceData>,
+    single_stack: Option<Family>,
     number: u8,
 }
 
@@ -276,10 +64,13 @@ impl Case {
             more: Vec::new(),
             changes: Vec::new(),
             then: Vec::new(),
+            in_zone_b: Vec::new(),
+            made: 0,
             spec: json!({}),
             labels: json!({}),
             ingress: Value::Null,
             slices: Vec::new(),
+            single_stack: None,
             number: 0,
         }
     }
@@ -306,6 +97,19 @@ impl Case {
     #[must_use]
     pub fn load_balancer_with(self, more: Value) -> Self {
         Self { ingress: more, ..self }.spec("type", "LoadBalancer")
+    }
+
+    /// With these entries in the load balancer's status, instead of an IP of its own.
+    #[must_use]
+    pub fn ingress(self, entries: Value) -> Self {
+        Self { ingress: entries, ..self }
+    }
+
+    /// With a cluster IP of one family only.
+    #[must_use]
+    pub fn single_stack(mut self, family: Family) -> Self {
+        self.single_stack = Some(family);
+        self
     }
 
     /// With an external IP of each family.
@@ -379,6 +183,26 @@ impl Case {
         self
     }
 
+    /// What is sent after the node has moved to zone-b.
+    #[must_use]
+    pub fn in_zone_b(mut self, from: From, to: To, expected: Outcome) -> Self {
+        self.in_zone_b.push(Probe::new(from, to, expected));
+        self
+    }
+
+    /// Controllers make that many endpoints of its selector, or of its Endpoints object.
+    #[must_use]
+    pub fn made(self, made: usize) -> Self {
+        Self { made, ..self }
+    }
+
+    /// With another object of the API.
+    #[must_use]
+    pub fn object(mut self, object: Value) -> Self {
+        self.more.push(object);
+        self
+    }
+
     /// Its Service gets a merge patch.
     #[must_use]
     pub fn patch(mut self, change: Value) -> Self {
@@ -407,6 +231,11 @@ impl Case {
         self
     }
 
+    /// What is sent at any time.
+    pub fn all_probes(&self) -> impl Iterator<Item = &Probe> {
+        self.probes.iter().chain(&self.then).chain(&self.in_zone_b)
+    }
+
     /// Where `probe` goes, once for each of its families and protocols: more than one target at a
     /// time only for [`To::Each`].
     pub fn targets(&self, probe: &Probe) -> Vec<Vec<Frontend>> {
@@ -426,15 +255,17 @@ impl Case {
 
     fn target(&self, to: To, family: Family, protocol: Protocol) -> Option<Frontend> {
         let number = self.number;
-        let node_port = 30_000 + u16::from(number) * 2 + u16::from(protocol == Protocol::Udp);
+        let node_port = node_port(number, protocol);
         let node = node_address(family);
         let (address, port) = match to {
             To::ClusterIp => (cluster_ip(number, family), SERVICE_PORT),
-            To::UndefinedPort => (cluster_ip(number, family), 99),
+            To::Port(port) => (cluster_ip(number, family), port),
             To::NodePort => (node, node_port),
             To::NodePortOfLoadBalancer => (load_balancer_ip(number, family), node_port),
             To::LoadBalancer => (load_balancer_ip(number, family), SERVICE_PORT),
-            To::UndefinedPortOfLoadBalancer => (load_balancer_ip(number, family), 99),
+            To::LoadBalancerPort(port) => (load_balancer_ip(number, family), port),
+            To::NodePortOfLoopback => (loopback(family), node_port),
+            To::HealthCheck => (node, health_port(number)),
             To::External => (external_ip(number, family), SERVICE_PORT),
             To::Address(text, port) => {
                 let address = text.parse().ok().filter(|ip| Family::of(*ip) == family)?;
@@ -468,16 +299,19 @@ impl Case {
         let each = |address: fn(u8, Family) -> IpAddr| {
             Family::ALL.map(|family| address(self.number, family))
         };
-        let node_port = 30_000 + u16::from(self.number) * 2;
         let mut ports = json!([
             {"name": "http", "protocol": "TCP", "port": SERVICE_PORT, "targetPort": POD_PORT},
             {"name": "dns", "protocol": "UDP", "port": SERVICE_PORT, "targetPort": POD_PORT},
         ]);
-        let mut spec = json!({
-            "type": "ClusterIP",
-            "ipFamilyPolicy": "RequireDualStack",
-            "clusterIPs": each(cluster_ip),
-        });
+        let mut spec = match self.single_stack {
+            None => json!({"ipFamilyPolicy": "RequireDualStack", "clusterIPs": each(cluster_ip)}),
+            Some(family) => json!({
+                "ipFamilyPolicy": "SingleStack",
+                "ipFamilies": [if family == Family::V4 { "IPv4" } else { "IPv6" }],
+                "clusterIPs": [cluster_ip(self.number, family)],
+            }),
+        };
+        spec["type"] = "ClusterIP".into();
         for (field, value) in self.spec.as_object().into_iter().flatten() {
             spec[field] = value.clone();
         }
@@ -487,11 +321,14 @@ impl Case {
         let has_node_ports = spec["type"] == "NodePort"
             || spec["type"] == "LoadBalancer" && spec["allocateLoadBalancerNodePorts"].is_null();
         if has_node_ports {
-            ports[0]["nodePort"] = node_port.into();
-            ports[1]["nodePort"] = (node_port + 1).into();
+            ports[0]["nodePort"] = node_port(self.number, Protocol::Tcp).into();
+            ports[1]["nodePort"] = node_port(self.number, Protocol::Udp).into();
         }
         if spec["ports"].is_null() {
             spec["ports"] = ports;
+        }
+        if spec["type"] == "LoadBalancer" && spec["externalTrafficPolicy"] == "Local" {
+            spec["healthCheckNodePort"] = health_port(self.number).into();
         }
         if spec["clusterIP"].is_null() {
             spec["clusterIP"] = spec["clusterIPs"][0].clone();
@@ -505,7 +342,9 @@ impl Case {
             "metadata": {"name": self.name, "namespace": NAMESPACE, "labels": self.labels},
             "spec": spec,
         });
-        if self.ingress.is_object() {
+        if self.ingress.is_array() {
+            object["status"] = json!({"loadBalancer": {"ingress": self.ingress}});
+        } else if self.ingress.is_object() {
             let entries = each(load_balancer_ip).map(|ip| {
                 let mut entry = self.ingress.clone();
                 entry["ip"] = json!(ip);
@@ -514,85 +353,5 @@ impl Case {
             object["status"] = json!({"loadBalancer": {"ingress": entries}});
         }
         object
-    }
-}
-
-/// Ports of a slice: a TCP and a UDP one of the same number.
-pub fn slice_ports(tcp: &str, udp: &str, number: u16) -> Value {
-    json!([
-        {"name": tcp, "protocol": "TCP", "port": number},
-        {"name": udp, "protocol": "UDP", "port": number},
-    ])
-}
-
-/// An EndpointSlice.
-pub fn slice_object(
-    name: &str,
-    service: &str,
-    family: Family,
-    endpoints: &[Value],
-    ports: &Value,
-) -> Value {
-    json!({
-        "apiVersion": "discovery.k8s.io/v1",
-        "kind": "EndpointSlice",
-        "metadata": {
-            "name": name,
-            "namespace": NAMESPACE,
-            "labels": {
-                "kubernetes.io/service-name": service,
-                "endpointslice.kubernetes.io/managed-by": "sidebyside",
-            },
-        },
-        "addressType": if family == Family::V4 { "IPv4" } else { "IPv6" },
-        "endpoints": endpoints,
-        "ports": ports,
-    })
-}
-
-/// Name of the slice number `n` of a case.
-pub fn slice_name(case: &str, n: usize, family: Family) -> String {
-    format!("{case}-{n}-{}", if family == Family::V4 { "v4" } else { "v6" })
-}
-
-/// Where a slice is in the API.
-pub fn slice_path(name: &str) -> String {
-    format!("/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices/{name}")
-}
-
-/// Where a Service is in the API.
-pub fn service_path(name: &str) -> String {
-    format!("/api/v1/namespaces/{NAMESPACE}/services/{name}")
-}
-
-/// Address of the node that both proxies are on.
-pub fn node_address(family: Family) -> IpAddr {
-    match family {
-        Family::V4 => Ipv4Addr::new(172, 18, 0, 11).into(),
-        Family::V6 => Ipv6Addr::new(0xfd00, 0x18, 0, 0, 0, 0, 0, 0xb).into(),
-    }
-}
-
-/// Cluster IP of the case with that number.
-pub fn cluster_ip(number: u8, family: Family) -> IpAddr {
-    match family {
-        Family::V4 => Ipv4Addr::new(10, 96, 1, number).into(),
-        Family::V6 => Ipv6Addr::new(0xfd00, 0x10, 0x96, 0, 0, 0, 1, number.into()).into(),
-    }
-}
-
-/// Load-balancer IP of the case with that number.
-pub fn load_balancer_ip(number: u8, family: Family) -> IpAddr {
-    match family {
-        Family::V4 => Ipv4Addr::new(198, 51, 100, number).into(),
-        Family::V6 => Ipv6Addr::new(0x2001, 0xdb8, 0x100, 0, 0, 0, 0, number.into()).into(),
-    }
-}
-
-/// External IP of the case with that number.
-pub fn external_ip(number: u8, family: Family) -> IpAddr {
-    match family {
-        Family::V4 => Ipv4Addr::new(198, 51, 101, number).into(),
-        Family::V6 => Ipv6Addr::new(0x2001, 0xdb8, 0x101, 0, 0, 0, 0, number.into()).into(),
     }
 }

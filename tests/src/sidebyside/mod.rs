@@ -3,17 +3,25 @@
 //!
 //! | module | what it is for |
 //! |---|---|
-//! | `case` | a Service with its endpoints, and what is sent to it: a scenario as data |
+//! | `case` | a Service, what happens to it, and what is sent to it: a scenario as data |
+//! | `probe` | connections and what becomes of them, as data |
+//! | `slice` | slices, as data |
+//! | `plan` | names and addresses |
 //! | `cases` | all scenarios, and all deliberate differences |
 //! | `stage` | the API server, the two networks and the two proxies |
 //! | `send` | sends the connections of a scenario, and says what became of them |
 //! | `relay` | how the API server is reached from the nodes |
 
-pub mod case;
+mod case;
 pub mod cases;
+mod plan;
+mod probe;
 mod relay;
 mod send;
+mod slice;
 mod stage;
 
+pub use case::Case;
+pub use probe::Probe;
 pub use send::{Verdict, send_all};
 pub use stage::{Side, Stage};

@@ -1,8 +1,8 @@
-//! A TCP port of one network namespace, offered at the same address in another one: the way from
-//! the nodes to the API server. Nodes with equal addresses could not both be routed to it.
+//! Servers on the nodes themselves. One offers a TCP port of another network namespace: the way to
+//! the API server, since nodes with equal addresses could not both be routed to it.
 
-use std::io;
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::io::{self, Write as _};
+use std::net::{Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
 
@@ -38,6 +38,22 @@ fn copy(mut from: TcpStream, mut to: TcpStream) -> io::Result<()> {
         // However it ended, the other end has to learn of it.
         let _ = io::copy(&mut from, &mut to);
         let _ = to.shutdown(Shutdown::Write);
+    })?;
+    Ok(())
+}
+
+/// Answers with `name` and the caller's address, as pods do, on every address of `node`.
+///
+/// # Errors
+/// When the port is taken.
+pub(super) fn greet(node: &Netns, name: &'static str, port: u16) -> Result<()> {
+    let listener = node.run(|| TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)))??;
+    thread::Builder::new().name(name.to_owned()).spawn(move || {
+        for mut stream in listener.incoming().map_while(io::Result::ok) {
+            // A caller that has gone is none of ours to mind.
+            let caller = stream.peer_addr().map(|peer| peer.ip().to_canonical());
+            let _ = caller.and_then(|caller| writeln!(stream, "{name} {caller}"));
+        }
     })?;
     Ok(())
 }

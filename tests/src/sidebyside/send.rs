@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::thread;
 use std::time::Duration;
 
@@ -10,15 +10,20 @@ use anyhow::{Result, anyhow};
 use sliceproxy::lab::probe;
 use sliceproxy_dataplane::frontend::{Family, Frontend};
 
-use super::case::{Case, From, Outcome, Probe, Seen, node_address};
+use super::case::Case;
+use super::plan::node_address;
+use super::probe::{From, Outcome, Probe, Seen};
 use super::stage::{Side, Stage, clients};
 
-/// Connections after which three endpoints have all been seen, but for one run in fifty million.
-const ENOUGH: usize = 48;
+/// Connections for each of several endpoints, after which all have been seen but for one time in
+/// millions.
+const ENOUGH: usize = 16;
 /// Connections to what should have one endpoint.
 const FEW: usize = 8;
 /// Connections at a time.
 const AT_ONCE: usize = 240;
+/// Connections at a time that may be refused by ICMP, of which a node sends no more than 50 at once.
+const REFUSED_AT_ONCE: usize = 40;
 /// What a client with session affinity sends, one after the other.
 const REPEATED: usize = 3;
 /// Longer than a refusal takes: one by ICMPv6 is heard by TCP only after its second packet, after a
@@ -73,6 +78,7 @@ impl fmt::Display for Outcome {
         match self {
             Self::Answered(pods, seen) => write!(f, "answered by {pods:?}, which saw {seen:?}"),
             Self::Sticky(pods) => write!(f, "each client always answered by the same of {pods:?}"),
+            Self::Health(status, weight) => write!(f, "status {status}, weight {weight}"),
             Self::Refused => f.write_str("refused"),
             Self::Dropped => f.write_str("no answer"),
             Self::Mixed(what) => f.write_str(what),
@@ -88,20 +94,34 @@ struct Job<'a> {
     targets: Vec<Frontend>,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Wait {
+    ForAnswer,
+    ForNothing,
+    ForIcmp,
+}
+
 impl Job<'_> {
     fn expectations(&self) -> impl Iterator<Item = &Outcome> {
         let difference = self.probe.difference.as_ref().map(|difference| &difference.kube_proxy);
         [Some(&self.probe.expected), difference].into_iter().flatten()
     }
 
-    fn is_sticky(&self) -> bool {
-        matches!(self.probe.expected, Outcome::Sticky(_))
+    /// What a connection has to wait for.
+    fn patience(&self) -> Wait {
+        if self.expectations().any(|outcome| *outcome == Outcome::Refused) {
+            Wait::ForIcmp
+        } else if self.expectations().any(|outcome| *outcome == Outcome::Dropped) {
+            Wait::ForNothing
+        } else {
+            Wait::ForAnswer
+        }
     }
 
     /// How many connections show it.
     fn connections(&self) -> usize {
         let shows = |outcome: &Outcome| match outcome {
-            Outcome::Answered(pods, _) if pods.len() > 1 => ENOUGH,
+            Outcome::Answered(pods, _) if pods.len() > 1 => ENOUGH * pods.len(),
             Outcome::Answered(..) => FEW,
             _ => 2,
         };
@@ -152,21 +172,22 @@ fn send(side: &Side, jobs: &[Job<'_>]) -> Result<Vec<Outcome>> {
     let mut outcomes: Vec<Option<Outcome>> = vec![None; jobs.len()];
     let mut by_caller: BTreeMap<From, Vec<usize>> = BTreeMap::new();
     for (n, job) in jobs.iter().enumerate() {
-        if job.is_sticky() {
-            outcomes[n] = Some(repeat(side, job)?);
-        } else {
-            by_caller.entry(job.probe.from).or_default().push(n);
+        match job.probe.expected {
+            Outcome::Sticky(_) => outcomes[n] = Some(repeat(side, job)?),
+            Outcome::Health(..) => outcomes[n] = Some(health(side, job)?),
+            _ => by_caller.entry(job.probe.from).or_default().push(n),
         }
     }
     for (from, mut numbers) in by_caller {
         // What keeps connections waiting is sent together, so that it keeps nothing else waiting.
-        let waits = |job: &Job<'_>| !job.expectations().all(|o| matches!(o, Outcome::Answered(..)));
-        numbers.sort_by_key(|n| waits(&jobs[*n]));
-        while !numbers.is_empty() {
+        numbers.sort_by_key(|n| jobs[*n].patience());
+        while let Some(first) = numbers.first() {
+            let patience = jobs[*first].patience();
+            let limit = if patience == Wait::ForIcmp { REFUSED_AT_ONCE } else { AT_ONCE };
             let mut connections = 0;
             let fits = |n: &&usize| {
                 connections += jobs[**n].connections();
-                connections <= AT_ONCE
+                connections <= limit && jobs[**n].patience() == patience
             };
             let count = numbers.iter().take_while(fits).count().max(1);
             let chunk: Vec<usize> = numbers.drain(..count).collect();
@@ -250,4 +271,26 @@ fn repeat(side: &Side, job: &Job<'_>) -> Result<Outcome> {
         used.extend(own);
     }
     Ok(Outcome::Sticky(used))
+}
+
+/// Asks a health check, as a load balancer does.
+fn health(side: &Side, job: &Job<'_>) -> Result<Outcome> {
+    let target = job.targets.first().ok_or_else(|| anyhow!("no target"))?;
+    let url = format!("http://{}/", SocketAddr::new(target.address, target.port));
+    let ask = || {
+        let config = ureq::Agent::config_builder().http_status_as_error(false);
+        config.timeout_global(Some(PATIENCE)).build().new_agent().get(&url).call()
+    };
+    let machine = side.lab.machine("client")?;
+    Ok(match machine.netns().run(ask)? {
+        Ok(response) => {
+            let weight = response.headers().get("X-Load-Balancing-Endpoint-Weight");
+            let weight = weight.and_then(|weight| weight.to_str().ok()?.parse().ok());
+            match weight {
+                Some(weight) => Outcome::Health(response.status().as_u16(), weight),
+                None => Outcome::Mixed("no weight in the answer".to_owned()),
+            }
+        }
+        Err(error) => Outcome::Mixed(format!("{url}: {error}")),
+    })
 }

@@ -10,14 +10,21 @@ use anyhow::{Context as _, Result};
 use serde_json::json;
 use sliceproxy::lab::probe::Vantage;
 use sliceproxy::lab::{self, Lab, NodeAddresses, Port};
+use sliceproxy_dataplane::conntrack::{Conntrack as _, Scope};
 use sliceproxy_dataplane::frontend::{Family, Frontend, Protocol};
+use sliceproxy_dataplane::netlink::NetlinkConntrack;
 
-use super::case::{
-    self, Case, Change, Endpoint, From, NAMESPACE, NODE, NODES, OTHER_POD_PORT, Outcome, POD_PORT,
-    PODS, SERVICE_PORT, node_address, pod_address,
+use super::case::{Case, Change};
+use super::plan::{
+    self, HOST, NAMESPACE, NODE, NODES, OTHER_POD_PORT, POD_PORT, PODS, SERVICE_PORT,
+    THIRD_POD_PORT, node_address, pod_address,
 };
+use super::probe::{From, Outcome};
 use super::relay;
-use crate::cluster::{Api, Cluster, KubeProxy, KubeProxyOptions, Node, Options, User};
+use super::slice::Endpoint;
+use crate::cluster::{
+    Api, Cluster, KubeProxy, KubeProxyOptions, Node, Options, Pod, User, count_with,
+};
 use crate::nft::Nft;
 use crate::wait_for;
 
@@ -48,15 +55,24 @@ impl Side {
             unreachable!("an address of each family");
         };
         let mut lab = Lab::new(NodeAddresses { v4, v6 })?;
-        // One side refuses TCP by ICMP: what the node may send of that is not what is compared.
+        // How many ICMP errors a node may send is not what is compared.
         lab.node().set_sysctls(&[("ipv4/icmp_ratelimit", "0"), ("ipv6/icmp/ratelimit", "0")])?;
+        // Older kernels have these for the whole machine only.
+        for name in ["ipv4/icmp_msgs_per_sec", "ipv4/icmp_msgs_burst"] {
+            let _ = lab.node().set_sysctl(name, "100000");
+        }
         lab.add_outside("client", &clients(From::Outside))?;
         lab.add_pods(&[pod("caller", clients(From::Pod), &[])])?;
         for (name, _, node, place) in PODS {
             let addresses = Family::ALL.map(|family| pod_address(node, place, family));
-            lab.add_pods(&[pod(name, addresses.to_vec(), &[POD_PORT, OTHER_POD_PORT])])?;
+            lab.add_pods(&[pod(
+                name,
+                addresses.to_vec(),
+                &[POD_PORT, OTHER_POD_PORT, THIRD_POD_PORT],
+            )])?;
         }
         lab.add_pods(&[pod(UNTOUCHED, untouched.to_vec(), &[SERVICE_PORT, 99])])?;
+        relay::greet(lab.node(), HOST, POD_PORT)?;
         Ok(Self { name, lab })
     }
 
@@ -138,15 +154,22 @@ impl Stage {
         let api = cluster.api()?;
         api.add_namespace(NAMESPACE)?;
         for (name, zone) in NODES {
-            let addresses =
-                if name == NODE { Family::ALL.map(node_address).to_vec() } else { vec![] };
+            let (mut addresses, mut pod_cidrs) = (vec![], vec![]);
+            if name == NODE {
+                addresses.extend(Family::ALL.map(node_address));
+                pod_cidrs.extend(["10.244.1.0/24", "fd00:244:1::/64"].map(str::to_owned));
+            }
             api.add_node(&Node {
                 name: name.to_owned(),
                 zone: zone.to_owned(),
                 region: "region-1".to_owned(),
-                pod_cidrs: vec![],
+                pod_cidrs,
                 addresses,
             })?;
+        }
+        for (name, node, number, place) in PODS {
+            let ips = Family::ALL.map(|family| pod_address(number, place, family));
+            api.add_ready_pod(&Pod::new(NAMESPACE, name, "web", node, &ips))?;
         }
         Ok(Self { kube_proxy, sliceproxy, cluster, api, sentinels: AtomicU8::new(0) })
     }
@@ -186,7 +209,28 @@ impl Stage {
                 self.api.apply(&object).with_context(|| format!("case {}", case.name))?;
             }
         }
+        for case in cases.iter().filter(|case| case.made > 0) {
+            let made =
+                |endpoints: &[serde_json::Value]| count_with(endpoints, "ready") == case.made;
+            self.api.wait_for_endpoints(LIMIT, (NAMESPACE, case.name), "to be made", made)?;
+        }
         self.settle()
+    }
+
+    /// Deletes the UDP flows that kube-proxy's node remembers: kube-proxy leaves those of Services
+    /// and frontends that are gone, and a later client with the same port would be taken for one.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn forget_flows_of_kube_proxy(&self) -> Result<()> {
+        self.kube_proxy.lab.node().run(|| {
+            let mut conntrack = NetlinkConntrack::open()?;
+            for family in Family::ALL {
+                let scope = Scope { family, address: None, port: None };
+                conntrack.sweep(&scope, &mut |_| true)?;
+            }
+            Ok(())
+        })?
     }
 
     /// Makes the changes of all cases, and waits until both proxies have followed.
@@ -207,6 +251,15 @@ impl Stage {
         self.settle()
     }
 
+    /// Gives the node that both proxies are on another zone.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub fn move_node(&self, zone: &str) -> Result<()> {
+        let label = json!({"metadata": {"labels": {"topology.kubernetes.io/zone": zone}}});
+        self.api.patch(&format!("/api/v1/nodes/{NODE}"), &label).map(drop)
+    }
+
     /// Makes one more Service with its slices, and waits until it answers on both sides: what was
     /// written before it has been read before it, and is in the same transaction or an earlier one.
     ///
@@ -222,7 +275,7 @@ impl Stage {
         for side in [&self.kube_proxy, &self.sliceproxy] {
             for family in Family::ALL {
                 let target = Frontend {
-                    address: case::cluster_ip(number, family),
+                    address: plan::cluster_ip(number, family),
                     protocol: Protocol::Tcp,
                     port: SERVICE_PORT,
                 };
@@ -241,7 +294,7 @@ impl Stage {
 fn untouched(cases: &[Case]) -> BTreeSet<IpAddr> {
     let mut addresses = BTreeSet::new();
     for case in cases {
-        for probe in case.probes.iter().chain(&case.then) {
+        for probe in case.all_probes() {
             let outcomes =
                 [Some(&probe.expected), probe.difference.as_ref().map(|d| &d.kube_proxy)];
             let reaches = |outcome: &Outcome| match outcome {

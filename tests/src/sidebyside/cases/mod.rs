@@ -1,15 +1,28 @@
 //! All scenarios, and all deliberate differences from kube-proxy.
 
+mod affinity;
+mod changes;
 mod endpoints;
 mod frontends;
 mod policies;
+mod sources;
+mod topology;
 
-use super::case::{Case, Outcome, Seen};
+use super::case::Case;
+use super::probe::{Outcome, Seen};
 use super::stage::UNTOUCHED;
 
 /// All of them, numbered.
 pub fn all() -> Vec<Case> {
-    let groups = [frontends::cases(), endpoints::cases(), policies::cases()];
+    let groups = [
+        frontends::cases(),
+        endpoints::cases(),
+        policies::cases(),
+        sources::cases(),
+        affinity::cases(),
+        topology::cases(),
+        changes::cases(),
+    ];
     (1..).zip(groups.into_iter().flatten()).map(|(n, case)| case.numbered(n)).collect()
 }
 
@@ -30,4 +43,9 @@ fn masqueraded(pods: &[&str]) -> Outcome {
 /// Not translated and not kept away.
 fn untouched() -> Outcome {
     direct(&[UNTOUCHED])
+}
+
+/// Each client always answered by the same of these.
+fn sticky(pods: &[&str]) -> Outcome {
+    Outcome::Sticky(pods.iter().map(ToString::to_string).collect())
 }
