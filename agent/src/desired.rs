@@ -61,13 +61,17 @@ impl Feeds {
     }
 }
 
-/// The frontends of `port` in `family`, sorted, each once.
+/// The frontends of `port` in `family`, sorted, each once. A Service without a cluster IP of a family
+/// has none in it: its node ports are not served over that family either.
 pub fn frontends(
     service: &Service,
     port: &ServicePort,
     family: Family,
     node_port_addresses: &[IpAddr],
 ) -> Vec<(Frontend, FrontendKind)> {
+    if service.cluster_ip(family).is_none() {
+        return Vec::new();
+    }
     let at = |address: IpAddr, number| Frontend { address, protocol: port.protocol, port: number };
     let on_port = |addresses: &[IpAddr], kind| -> Vec<(Frontend, FrontendKind)> {
         addresses.iter().map(|address| (at(*address, port.port), kind)).collect()
@@ -227,5 +231,65 @@ fn learning(situation: &Situation<'_>, head: &mut Head) {
         let rows = group.frontends.iter().map(|frontend| Row::sticky_frontend(*frontend, chain));
         head.own.extend(rows);
         head.groups.push(group);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use sliceproxy_dataplane::frontend::Protocol;
+
+    use super::*;
+    use crate::model::{ObjectName, TopologyAnnotations};
+
+    fn service(cluster_ips: &[&str]) -> Service {
+        Service {
+            name: ObjectName::new("shop", "web"),
+            uid: "".into(),
+            created: 0,
+            cluster_ips: cluster_ips.iter().map(|ip| ip.parse().unwrap()).collect(),
+            external_ips: vec!["192.0.2.1".parse().unwrap()],
+            load_balancer_ips: vec!["192.0.2.1".parse().unwrap()],
+            source_ranges: vec![],
+            ports: vec![ServicePort {
+                name: "http".into(),
+                protocol: Protocol::Tcp,
+                port: 80,
+                node_port: Some(30080),
+            }],
+            internal_policy: TrafficPolicy::Cluster,
+            external_policy: TrafficPolicy::Cluster,
+            affinity_timeout: None,
+            health_check_node_port: None,
+            topology: TopologyAnnotations::default(),
+        }
+    }
+
+    fn names(service: &Service, family: Family) -> Vec<String> {
+        let addresses = ["172.18.0.11".parse().unwrap(), "fd00:18::b".parse().unwrap()];
+        frontends(service, &service.ports[0], family, &addresses)
+            .into_iter()
+            .map(|(frontend, kind)| format!("{frontend} {kind:?}"))
+            .collect()
+    }
+
+    #[test]
+    fn a_family_without_a_cluster_ip_has_no_node_port_either() {
+        let service = service(&["10.96.0.1"]);
+        assert_eq!(names(&service, Family::V6), [] as [&str; 0]);
+        assert!(names(&service, Family::V4).contains(&"172.18.0.11:30080/TCP NodePort".to_owned()));
+    }
+
+    #[test]
+    fn a_load_balancer_ip_that_is_an_external_ip_too_is_one_frontend_with_source_ranges() {
+        let names = names(&service(&["10.96.0.1"]), Family::V4);
+        assert_eq!(
+            names,
+            [
+                "10.96.0.1:80/TCP ClusterIp",
+                "172.18.0.11:30080/TCP NodePort",
+                "192.0.2.1:80/TCP LoadBalancerIp"
+            ]
+        );
     }
 }

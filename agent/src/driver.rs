@@ -48,6 +48,11 @@ pub trait Observer<K>: Send {
     /// The kernel holds what is desired.
     fn synced(&mut self, engine: &Engine<K>, synced: &Synced, took: Duration);
 
+    /// Chains that nothing points at could not be removed; that is tried again, and harmless.
+    fn unswept(&mut self, engine: &Engine<K>) {
+        let _ = engine;
+    }
+
     /// It does not, and will be tried again after `pause`.
     fn failed(&mut self, engine: &Engine<K>, error: &SyncError, pause: Duration);
 }
@@ -62,6 +67,11 @@ impl<K, A: Observer<K>, B: Observer<K>> Observer<K> for (A, B) {
     fn synced(&mut self, engine: &Engine<K>, synced: &Synced, took: Duration) {
         self.0.synced(engine, synced, took);
         self.1.synced(engine, synced, took);
+    }
+
+    fn unswept(&mut self, engine: &Engine<K>) {
+        self.0.unswept(engine);
+        self.1.unswept(engine);
     }
 
     fn failed(&mut self, engine: &Engine<K>, error: &SyncError, pause: Duration) {
@@ -263,6 +273,7 @@ impl<K: Kernel, O: Observer<K>> Driver<K, O> {
             // An unused chain costs nothing; the next quiet moment is soon enough.
             if let Err(error) = self.engine.sweep() {
                 tracing::debug!(%error, "could not remove unused chains, will try again");
+                self.observer.unswept(&self.engine);
             }
         }
     }

@@ -145,14 +145,22 @@ impl<'a> Agent<'a> {
         done.with_context(|| format!("the agent logged:\n{}", self.log()))
     }
 
+    /// Waits until it ends by itself.
+    ///
+    /// # Errors
+    /// When it does not end in time; with its log.
+    pub fn wait_for_end(&mut self) -> anyhow::Result<ExitStatus> {
+        wait_for("the agent to end", LIMIT, || self.child.try_wait().ok().flatten())
+            .with_context(|| format!("the agent logged:\n{}", self.log()))
+    }
+
     /// Sends SIGTERM and waits for the end.
     ///
     /// # Errors
     /// When it does not end in time; with its log.
     pub fn stop(mut self) -> anyhow::Result<ExitStatus> {
         kill(Pid::from_raw(i32::try_from(self.pid())?), Signal::SIGTERM)?;
-        wait_for("the agent to end", LIMIT, || self.child.try_wait().ok().flatten())
-            .with_context(|| format!("the agent logged:\n{}", self.log()))
+        self.wait_for_end()
     }
 }
 

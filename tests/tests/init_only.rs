@@ -20,7 +20,11 @@ fn settings_are_made_and_nothing_else() {
     assert_eq!(netns.sysctl(ESTABLISHED).unwrap(), (77 * 60).to_string());
     assert_eq!(netns.sysctl(UDP_STREAM).unwrap(), udp_before, "0 leaves it alone");
     let mut kernel = netns
-        .run(|| sliceproxy_dataplane::netlink::NetlinkKernel::open(&Default::default()))
+        .run(|| {
+            sliceproxy_dataplane::netlink::NetlinkKernel::open(
+                &sliceproxy_dataplane::program::ProgramConfig::default(),
+            )
+        })
         .unwrap()
         .unwrap();
     let state = sliceproxy_dataplane::kernel::Kernel::read(&mut kernel).unwrap();

@@ -41,7 +41,21 @@ pub fn main() -> ExitCode {
         }
     };
     result.unwrap_or_else(|error| {
-        eprintln!("error: {error:#}");
+        eprintln!("error: {}", sentence(&error));
         ExitCode::from(exit::FAILED)
     })
+}
+
+/// An error with its causes, each part said once: some messages contain that of their cause.
+fn sentence(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for part in error.chain().map(ToString::to_string) {
+        if !text.contains(&part) {
+            if !text.is_empty() {
+                text.push_str(": ");
+            }
+            text.push_str(&part);
+        }
+    }
+    text
 }

@@ -90,6 +90,9 @@ async fn serve(
     let (handle, thread) = start_engine(config, &reporting, &recorder)?;
 
     let servers = reporting.serve(config, flags, handle.clone());
+    let metrics = reporting.metrics.clone();
+    let over = move || metrics.limit_hit("memoryMiB");
+    tokio::spawn(node::memory::watch(config.limits.memory_mib, over));
     let inlet = Inlet::new(config, handle.clone(), reporting, recorder);
     tokio::spawn(addresses::follow(
         config.node_ports.clone(),

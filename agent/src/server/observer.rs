@@ -130,6 +130,12 @@ impl<K: Kernel> Observer<K> for ServerObserver {
         }
     }
 
+    fn unswept(&mut self, engine: &Engine<K>) {
+        for family in engine.settings().families.iter().copied() {
+            self.metrics.cleanup_failed(family);
+        }
+    }
+
     fn failed(&mut self, engine: &Engine<K>, _: &SyncError, _: Duration) {
         self.metrics.commit_failed();
         for family in engine.settings().families.iter().copied() {

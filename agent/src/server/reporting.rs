@@ -21,7 +21,7 @@ use super::survey::Survey;
 use crate::config::{Config, Source};
 use crate::driver::Handle;
 use crate::model::Event;
-use crate::source::kube::Freshness;
+use crate::source::kube::{Freshness, Watched};
 
 /// Health and metrics of one agent, and the way they get to know of it.
 #[derive(Debug, Clone)]
@@ -83,7 +83,7 @@ impl Reporting {
             config,
             flags,
             self.start,
-            surveying(metrics.clone(), handle.clone()),
+            surveying(self, handle.clone()),
         );
         let metrics_pages = metrics_router(pages, config).merge(drill_down_router(handle));
         let wanted = [
@@ -94,9 +94,15 @@ impl Reporting {
     }
 }
 
-/// Has the engine counted before metrics are shown.
-fn surveying<K: Kernel + 'static>(metrics: Metrics, handle: Handle<K>) -> Refresh {
+/// Has everybody counted before metrics are shown.
+fn surveying<K: Kernel + 'static>(reporting: &Reporting, handle: Handle<K>) -> Refresh {
+    let Reporting { health, metrics, .. } = reporting.clone();
     Box::new(move || {
+        for watched in Watched::ALL {
+            if let Some(watches) = health.watches() {
+                metrics.rejected_parts(watched.kind(), watches.of(watched).rejected_parts);
+            }
+        }
         let (metrics, handle) = (metrics.clone(), handle.clone());
         async move {
             // A process that ends shows what it knows.

@@ -16,13 +16,10 @@ fn services_of_the_shop() {
     assert_eq!(
         shown(|page| services(page, &api)),
         "\
-SERVICE   PORT     FRONTENDS                      INSIDE   OUTSIDE  NOTES
-shop/api  443/TCP  10.102.171.101:443 ClusterIP   3 used   3 used   external Local
-          https    172.18.0.11:30568 NodePort     3 used   1 used   load balancer only from
-                   192.0.2.20:443 LoadBalancerIP  3 used   1 used   203.0.113.0/24,
-                                                                    198.51.100.0/25
-shop/api  443/TCP  [fd00:18::b]:30568 NodePort    refused  refused  external Local
-          https
+SERVICE   PORT     FRONTENDS                      INSIDE  OUTSIDE  NOTES
+shop/api  443/TCP  10.102.171.101:443 ClusterIP   3 used  3 used   external Local
+          https    172.18.0.11:30568 NodePort     3 used  1 used   load balancer only from
+                   192.0.2.20:443 LoadBalancerIP  3 used  1 used   203.0.113.0/24, 198.51.100.0/25
 "
     );
 }

@@ -19,12 +19,20 @@ pub(super) struct Complaints {
     /// Lines about one object per hour.
     lines_per_hour: usize,
     told: FxHashMap<ObjectName, Told>,
+    /// Counts complete lists, and one that is being taken in.
+    list: u64,
+    /// Parts of objects that are not served at the moment.
+    parts: usize,
 }
 
 #[derive(Debug)]
 struct Told {
     /// Of the rejections told last.
     digest: u64,
+    /// How many they were.
+    parts: usize,
+    /// The list in which the object was seen last.
+    list: u64,
     since: Instant,
     lines: usize,
 }
@@ -32,28 +40,50 @@ struct Told {
 impl Complaints {
     pub(super) fn new(lines_per_hour: u32) -> Self {
         let lines_per_hour = usize::try_from(lines_per_hour).unwrap_or(usize::MAX);
-        Self { lines_per_hour, told: FxHashMap::default() }
+        Self { lines_per_hour, told: FxHashMap::default(), list: 0, parts: 0 }
+    }
+
+    /// A list begins: what it does not mention is gone.
+    pub(super) fn list_begins(&mut self) {
+        self.list += 1;
+    }
+
+    /// The list is complete.
+    pub(super) fn list_is_complete(&mut self) {
+        let list = self.list;
+        self.told.retain(|_, told| told.list == list);
+        self.parts = self.told.values().map(|told| told.parts).sum();
+    }
+
+    /// Parts of objects that are not served at the moment.
+    pub(super) fn parts(&self) -> usize {
+        self.parts
     }
 
     /// These are all rejections of the object. How many lines were written.
     pub(super) fn tell(&mut self, object: &ObjectName, rejections: &[Rejection]) -> usize {
         let digest = digest(rejections);
         let now = Instant::now();
+        let (parts, list) = (rejections.len(), self.list);
         if let Some(told) = self.told.get_mut(object) {
+            told.list = list;
             if told.digest == digest {
                 return 0;
             }
-            told.digest = digest;
+            self.parts = self.parts - told.parts + parts;
+            (told.digest, told.parts) = (digest, parts);
             if now - told.since >= HOUR {
-                *told = Told { digest, since: now, lines: 0 };
+                (told.since, told.lines) = (now, 0);
             }
         } else if rejections.is_empty() {
             return 0;
         } else {
             if self.told.len() >= MAX_OBJECTS {
                 self.told.clear();
+                self.parts = 0;
             }
-            self.told.insert(object.clone(), Told { digest, since: now, lines: 0 });
+            self.parts += parts;
+            self.told.insert(object.clone(), Told { digest, parts, list, since: now, lines: 0 });
         }
         let Some(told) = self.told.get_mut(object) else { return 0 };
         let left = self.lines_per_hour.saturating_sub(told.lines);
@@ -120,5 +150,26 @@ mod tests {
             complaints.tell(&ObjectName::new("shop", &i.to_string()), &faults(1, "a"));
         }
         assert!(complaints.told.len() <= MAX_OBJECTS);
+    }
+
+    #[test]
+    fn parts_are_those_of_objects_that_are_there() {
+        let (web, api) = (ObjectName::new("shop", "web"), ObjectName::new("shop", "api"));
+        let mut complaints = Complaints::new(20);
+        assert_eq!(complaints.tell(&web, &faults(2, "a")), 2);
+        assert_eq!(complaints.tell(&api, &faults(3, "a")), 3);
+        assert_eq!(complaints.parts(), 5);
+        complaints.tell(&web, &faults(1, "a"));
+        assert_eq!(complaints.parts(), 4);
+        complaints.list_begins();
+        assert_eq!(complaints.tell(&web, &faults(1, "a")), 0, "the same again");
+        assert_eq!(complaints.parts(), 4, "the list may still mention the other");
+        // It broke off, and is taken again.
+        complaints.list_begins();
+        complaints.tell(&api, &faults(3, "a"));
+        complaints.list_is_complete();
+        assert_eq!(complaints.parts(), 3);
+        complaints.tell(&api, &[]);
+        assert_eq!(complaints.parts(), 0);
     }
 }

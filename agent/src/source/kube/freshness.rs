@@ -24,6 +24,16 @@ impl Watched {
     pub const ALL: [Self; 4] =
         [Self::Services, Self::EndpointSlices, Self::Node, Self::ServiceCidrs];
 
+    /// The kind of its objects.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::Services => "Service",
+            Self::EndpointSlices => "EndpointSlice",
+            Self::Node => "Node",
+            Self::ServiceCidrs => "ServiceCIDR",
+        }
+    }
+
     /// For labels of metrics.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -54,6 +64,8 @@ pub struct WatchState {
     pub lists: u64,
     /// Objects that could not be decoded.
     pub decode_failures: u64,
+    /// Parts of objects that are not served at the moment because they are invalid.
+    pub rejected_parts: usize,
     /// Carried on without: the API server does not have it, or we may not see it.
     pub done_without: bool,
     /// Why it is not connected, if it is not.
@@ -148,6 +160,11 @@ impl Freshness {
     /// An object could not be decoded.
     pub(crate) fn decode_failed(&self, watched: Watched) {
         self.change(watched, |cell| cell.state.decode_failures += 1);
+    }
+
+    /// So many parts of objects are not served.
+    pub(crate) fn rejected(&self, watched: Watched, parts: usize) {
+        self.change(watched, |cell| cell.state.rejected_parts = parts);
     }
 
     /// We carry on without.

@@ -174,6 +174,7 @@ impl<K: Kind, S: Fn(Event) + Send + Sync> Reflector<K, S> {
     async fn gather(&mut self, frames: &mut Frames) -> Result<(), RequestError> {
         let format = frames.format();
         let mut listed = Listed::default();
+        self.complaints.list_begins();
         while let Some(frame) = frames.next(LIST_SILENCE).await? {
             match change(format, frame)? {
                 Change::Put(raw) => {
@@ -202,6 +203,7 @@ impl<K: Kind, S: Fn(Event) + Send + Sync> Reflector<K, S> {
     /// Takes in a list page by page; each page's bytes are gone before the next comes.
     async fn list_pages(&mut self) -> Result<(), RequestError> {
         let mut listed = Listed::default();
+        self.complaints.list_begins();
         let mut next: Option<String> = None;
         let mut version = None;
         loop {
@@ -230,6 +232,8 @@ impl<K: Kind, S: Fn(Event) + Send + Sync> Reflector<K, S> {
     fn complete(&mut self, listed: Listed<K::Object>, version: Option<String>) {
         debug!(watch = %K::WATCHED, objects = listed.len(), ?version, "list complete");
         self.version = version;
+        self.complaints.list_is_complete();
+        self.shared.freshness.rejected(K::WATCHED, self.complaints.parts());
         (self.sink)(self.kind.listed(listed));
         self.shared.freshness.listed(K::WATCHED);
     }
@@ -294,6 +298,7 @@ impl<K: Kind, S: Fn(Event) + Send + Sync> Reflector<K, S> {
             }
             Change::Error(raw) => return Err(self.refused(format, raw)),
         }
+        self.shared.freshness.rejected(K::WATCHED, self.complaints.parts());
         Ok(())
     }
 
