@@ -28,6 +28,7 @@ mod stage;
 pub use alone::Alone;
 pub use case::Case;
 pub use probe::{From, Outcome, Probe, To};
+pub use relay::offer;
 pub use send::{Verdict, send_all, send_alone};
 pub use side::{Side, clients};
 pub use slice::Endpoint;
