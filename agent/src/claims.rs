@@ -106,7 +106,7 @@ impl Claims {
 
     /// Notes whether somebody goes without `frontend`.
     fn judge(&mut self, frontend: Frontend) {
-        let claims = self.by_frontend.get(&frontend).map_or(0, BTreeSet::len);
+        let claims = self.by_frontend.get(&frontend).map_or(0, Few::len);
         let contested = claims > usize::from(self.owner(&frontend).is_some());
         let before = if contested {
             !self.contested.insert(frontend)

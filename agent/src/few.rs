@@ -42,6 +42,11 @@ impl<T: Ord> Few<T> {
         self.0.iter()
     }
 
+    /// Number of members.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
