@@ -53,11 +53,16 @@ impl Alone {
 
     /// What `sliceproxy run` is started with on its node.
     pub fn agent_args(&self) -> Vec<String> {
+        self.agent_args_with(&["--cluster-cidr", CLUSTER_CIDR])
+    }
+
+    /// The same with other settings.
+    pub fn agent_args_with(&self, settings: &[&str]) -> Vec<String> {
         let manifests = self.path();
         ["--manifests", &manifests.to_string_lossy()]
             .into_iter()
-            .chain(["--node-name", NODE, "--cluster-cidr", CLUSTER_CIDR])
-            .chain(["--conntrack-max-per-core=0", "--conntrack-min=0"])
+            .chain(["--node-name", NODE, "--conntrack-max-per-core=0", "--conntrack-min=0"])
+            .chain(settings.iter().copied())
             .map(str::to_owned)
             .collect()
     }
@@ -104,8 +109,15 @@ impl Alone {
     /// # Errors
     /// As [`Alone::apply`].
     pub fn move_node(&self, zone: &str) -> Result<()> {
-        let label = json!({"metadata": {"labels": {"topology.kubernetes.io/zone": zone}}});
-        self.patch(&format!("/api/v1/nodes/{NODE}"), &label)?;
+        self.patch_node(&json!({"metadata": {"labels": {"topology.kubernetes.io/zone": zone}}}))
+    }
+
+    /// Changes the node's object.
+    ///
+    /// # Errors
+    /// As [`Alone::apply`].
+    pub fn patch_node(&self, patch: &Value) -> Result<()> {
+        self.patch(&format!("/api/v1/nodes/{NODE}"), patch)?;
         self.settle()
     }
 
