@@ -11,7 +11,8 @@ use sliceproxy::lab::probe;
 use sliceproxy_dataplane::frontend::{Family, Frontend, Protocol};
 use sliceproxy_tests::agent::Agent;
 use sliceproxy_tests::sidebyside::{
-    Alone, CLUSTER_CIDR, Case, Endpoint, From, Outcome, To, direct, masqueraded, send_alone,
+    Alone, CLUSTER_CIDR, Case, Endpoint, From, Outcome, To, assert_as_expected, direct,
+    masqueraded, send_alone,
 };
 use sliceproxy_tests::{require_root, wait_for};
 
@@ -32,9 +33,7 @@ fn check(settings: &[&str], cases: &[Case]) {
     let _agent = Agent::start_in_sync(alone.side.lab.node(), &args).unwrap();
     alone.apply(cases).unwrap();
     let verdicts = send_alone(&alone.side, cases, |case| &case.probes).unwrap();
-    let failed: Vec<_> = verdicts.iter().filter(|verdict| !verdict.is_as_expected()).collect();
-    failed.iter().for_each(|verdict| println!("FAILED: {verdict}"));
-    assert!(failed.is_empty() && !verdicts.is_empty());
+    assert_as_expected(&verdicts);
 }
 
 #[test]

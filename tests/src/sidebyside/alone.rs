@@ -95,7 +95,7 @@ impl Alone {
         for change in cases.iter().flat_map(|case| &case.changes) {
             match change {
                 Change::Apply(object) => self.put(object.clone())?,
-                Change::Patch(path, patch) => self.patch(path, patch)?,
+                Change::Patch(path, change) => self.patch(path, change)?,
                 Change::Delete(path) => {
                     self.objects.borrow_mut().remove(path).with_context(|| path.clone())?;
                 }
@@ -121,10 +121,10 @@ impl Alone {
         self.settle()
     }
 
-    fn patch(&self, path: &str, patch: &Value) -> Result<()> {
+    fn patch(&self, path: &str, change: &Value) -> Result<()> {
         let mut objects = self.objects.borrow_mut();
         let object = objects.get_mut(path.trim_end_matches("/status"));
-        merge(object.with_context(|| path.to_owned())?, patch);
+        merge(object.with_context(|| path.to_owned())?, change);
         Ok(())
     }
 
