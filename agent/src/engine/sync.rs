@@ -1,6 +1,5 @@
 //! From wishes to the kernel: commit, and what to do when the kernel says no.
 
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use sliceproxy_dataplane::frontend::Family;
