@@ -39,6 +39,8 @@ pub struct ProgramConfig {
     pub pods_v4: PodTraffic,
     /// Recognition of pod traffic in the IPv6 table.
     pub pods_v6: PodTraffic,
+    /// Clients with session affinity that one family may remember; more are not remembered.
+    pub affinity_rows: u32,
 }
 
 impl Default for ProgramConfig {
@@ -49,6 +51,7 @@ impl Default for ProgramConfig {
             masquerade_all: false,
             pods_v4: PodTraffic::Unknown,
             pods_v6: PodTraffic::Unknown,
+            affinity_rows: AFFINITY_LIMIT,
         }
     }
 }
@@ -266,7 +269,7 @@ pub struct SetDef {
     pub dynamic: Option<u32>,
 }
 
-/// Affinity rows that one family may hold; more clients are not remembered.
+/// Clients that one family may remember unless the configuration says otherwise.
 pub const AFFINITY_LIMIT: u32 = 1_048_576;
 
 /// The sets of the program, the same in both families.
@@ -312,6 +315,7 @@ pub struct Program {
     mark: u32,
     masquerade_all: bool,
     pods: PodTraffic,
+    affinity_rows: u32,
 }
 
 impl Program {
@@ -326,7 +330,22 @@ impl Program {
             mark: 1 << (config.masquerade_bit & 31),
             masquerade_all: config.masquerade_all,
             pods: pods.clone(),
+            affinity_rows: config.affinity_rows,
         }
+    }
+
+    /// Its sets.
+    pub fn sets(&self) -> Vec<SetDef> {
+        let mut sets = sets();
+        for set in &mut sets {
+            set.dynamic = set.dynamic.map(|_| self.affinity_rows);
+        }
+        sets
+    }
+
+    /// Clients that it may remember.
+    pub fn affinity_rows(&self) -> u32 {
+        self.affinity_rows
     }
 
     /// The family of its table.
@@ -337,7 +356,7 @@ impl Program {
     /// Sixteen hexadecimal digits that say which program this is. Stored with the table, so that a
     /// later start knows whether it may adopt the rows.
     pub fn identity(&self) -> String {
-        format!("{:016x}", crate::digest::of(&(sets(), self.chains(), self.sample_chains())))
+        format!("{:016x}", crate::digest::of(&(self.sets(), self.chains(), self.sample_chains())))
     }
 
     /// The table's comment: for people, with the [identity](Self::identity) at its end.
