@@ -4,10 +4,10 @@
 //! old and the new one, so that whoever uses them can do the difference, also when a slice moves
 //! from one Service to another.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
 
 use crate::model::{Service, ServiceName, Slice, SliceName};
 
@@ -34,7 +34,8 @@ impl SliceChange {
 pub struct Cache {
     services: FxHashMap<ServiceName, Arc<Service>>,
     slices: FxHashMap<SliceName, Arc<Slice>>,
-    by_service: FxHashMap<ServiceName, BTreeMap<SliceName, Arc<Slice>>>,
+    /// Sorted by name.
+    by_service: FxHashMap<ServiceName, SmallVec<[Arc<Slice>; 1]>>,
 }
 
 impl Cache {
@@ -48,10 +49,11 @@ impl Cache {
             self.detach(old);
         }
         self.slices.insert(new.name.clone(), Arc::clone(&new));
-        self.by_service
-            .entry(new.service.clone())
-            .or_default()
-            .insert(new.name.clone(), Arc::clone(&new));
+        let slices = self.by_service.entry(new.service.clone()).or_default();
+        match place(slices, &new.name) {
+            Ok(place) => slices[place] = Arc::clone(&new),
+            Err(place) => slices.insert(place, Arc::clone(&new)),
+        }
         Some(SliceChange { old, new: Some(new) })
     }
 
@@ -64,7 +66,9 @@ impl Cache {
 
     fn detach(&mut self, slice: &Slice) {
         if let Some(slices) = self.by_service.get_mut(&slice.service) {
-            slices.remove(&slice.name);
+            if let Ok(place) = place(slices, &slice.name) {
+                slices.remove(place);
+            }
             if slices.is_empty() {
                 self.by_service.remove(&slice.service);
             }
@@ -113,8 +117,13 @@ impl Cache {
 
     /// The slices of a Service, by name; also of one that is not known (yet).
     pub fn slices_of(&self, service: &ServiceName) -> impl Iterator<Item = &Arc<Slice>> {
-        self.by_service.get(service).into_iter().flat_map(BTreeMap::values)
+        self.by_service.get(service).into_iter().flatten()
     }
+}
+
+/// Where the slice of that name is, or has to be put.
+fn place(slices: &[Arc<Slice>], name: &SliceName) -> Result<usize, usize> {
+    slices.binary_search_by(|slice| slice.name.cmp(name))
 }
 
 /// An object was delivered again as it was.

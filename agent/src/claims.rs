@@ -10,6 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use sliceproxy_dataplane::frontend::Frontend;
 
 use crate::desired::FrontendKind;
+use crate::few::Few;
 use crate::model::{Service, ServiceName, ServicePortName};
 
 /// One Service port's wish for a frontend. The least one wins.
@@ -33,10 +34,10 @@ impl Claim {
 /// All claims, and the cluster IPs in use.
 #[derive(Debug, Default)]
 pub struct Claims {
-    by_frontend: FxHashMap<Frontend, BTreeSet<Claim>>,
+    by_frontend: FxHashMap<Frontend, Few<Claim>>,
     /// Frontends claimed as something else than a cluster IP, by address.
     external: FxHashMap<IpAddr, BTreeSet<Frontend>>,
-    cluster_ips: FxHashMap<IpAddr, BTreeSet<ServiceName>>,
+    cluster_ips: FxHashMap<IpAddr, Few<ServiceName>>,
     /// Frontends that somebody claims and does not get.
     contested: FxHashSet<Frontend>,
     /// Counts changes of who gets what among the contested.
@@ -105,7 +106,7 @@ impl Claims {
 
     /// Notes whether somebody goes without `frontend`.
     fn judge(&mut self, frontend: Frontend) {
-        let claims = self.by_frontend.get(&frontend).map_or(0, BTreeSet::len);
+        let claims = self.by_frontend.get(&frontend).map_or(0, Few::len);
         let contested = claims > usize::from(self.owner(&frontend).is_some());
         let before = if contested {
             !self.contested.insert(frontend)

@@ -12,6 +12,7 @@ pub mod desired;
 pub mod driver;
 pub mod engine;
 pub mod events;
+pub mod few;
 pub mod foreign;
 pub mod inlet;
 pub mod lab;

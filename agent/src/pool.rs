@@ -60,7 +60,7 @@ pub struct PoolChanges {
     pub hairpins: bool,
     /// Whether an endpoint that was used for either kind of traffic no longer is.
     pub endpoints_left: bool,
-    /// Whether an endpoint, used or not, may no longer answer flows that it has.
+    /// Whether an endpoint, used or not, may no longer answer UDP flows that it has.
     pub stopped_answering: bool,
 }
 
@@ -204,6 +204,7 @@ impl Pool {
         here: &Arc<Here>,
         wishes: &Wishes,
     ) -> PoolChanges {
+        let answering = self.answering(old);
         let mut touched: FxHashSet<Endpoint> = FxHashSet::default();
         self.gather(old, new, |endpoint| {
             touched.insert(endpoint);
@@ -215,13 +216,24 @@ impl Pool {
         for endpoint in &touched {
             self.restand(*endpoint, here);
         }
-        let may_answer = |standing: Option<Standing>| standing.is_some_and(Standing::may_answer);
-        let stopped_answering = before.iter().any(|(endpoint, standing)| {
-            standing.may_answer() && !may_answer(self.standing(endpoint))
-        });
+        let stopped_answering = answering.iter().any(|endpoint| !self.may_answer(endpoint));
         // What did not change its standing cannot change the outcome.
         touched.retain(|endpoint| before.get(endpoint).copied() != self.standing(endpoint));
         PoolChanges { stopped_answering, ..self.select(touched, here, wishes) }
+    }
+
+    /// The slice's endpoints that may answer flows; only UDP keeps flows that nobody answers.
+    fn answering(&self, slice: Option<&Arc<Slice>>) -> Vec<Endpoint> {
+        let slice = slice.filter(|_| self.protocol == Protocol::Udp);
+        let endpoints = self.sources(slice).into_iter().map(|(endpoint, _)| endpoint);
+        endpoints.filter(|endpoint| self.may_answer(endpoint)).collect()
+    }
+
+    /// Whether any description of the endpoint says that it may answer flows.
+    fn may_answer(&self, endpoint: &Endpoint) -> bool {
+        let sources = self.candidates.get(endpoint).map(|candidate| candidate.sources.as_slice());
+        let mut described = sources.unwrap_or_default().iter().filter_map(Source::endpoint);
+        described.any(|endpoint| endpoint.conditions.may_answer())
     }
 
     /// Notes what the slice says, and passes on the endpoints that it speaks of.

@@ -1,17 +1,18 @@
 //! Whatever happens in whatever order: the rows that come out of increments are the rows that a fresh
-//! start would write, and the kernel holds exactly them.
+//! start would write, the kernel holds exactly them, and no UDP flow outlives its translation.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use sliceproxy::engine::{Engine, Settings};
+use sliceproxy::engine::{Engine, FlowCheck, Settings};
 use sliceproxy::model::{
     Conditions, Event, Hints, Node, NodeName, ObjectName, Service, ServicePort, Slice,
     SliceEndpoint, SlicePort, TopologyAnnotations, TopologyKey, TrafficPolicy, Zone,
 };
+use sliceproxy_dataplane::conntrack::Flow;
 use sliceproxy_dataplane::fake::{FakeKernel, SharedKernel};
 use sliceproxy_dataplane::frontend::{Endpoint, Family, Frontend, Protocol};
 use sliceproxy_dataplane::program::ProgramConfig;
@@ -284,4 +285,119 @@ proptest! {
         engine.sweep().unwrap();
         prop_assert_eq!(engine.sweep().unwrap(), 0);
     }
+
+    #[test]
+    fn no_udp_flow_outlives_its_translation(
+        steps in prop::collection::vec(step(), 1..40),
+        while_stopped in prop::collection::vec(step(), 0..4),
+    ) {
+        let kernel = SharedKernel::new(FakeKernel::new());
+        let mut engine = fresh(&World::default(), kernel.clone(), false);
+        let mut world = World::default();
+        let mut flows = BTreeSet::new();
+        for step in steps {
+            match step {
+                Step::Event(event) => {
+                    world.note(&event);
+                    engine.apply(event);
+                    continue;
+                }
+                Step::Sync => {}
+                Step::Relist => world.listing().into_iter().for_each(|event| engine.apply(event)),
+            }
+            sweep(&mut flows, &engine.sync().unwrap().flow_checks);
+            prop_assert_eq!(outlived(&flows, &engine, &world), None);
+            begin(&mut flows, &engine);
+        }
+        sweep(&mut flows, &engine.sync().unwrap().flow_checks);
+        begin(&mut flows, &engine);
+
+        // C60: a restart without changes deletes nothing of what is translated.
+        let before = flows.clone();
+        let checks = fresh(&world, kernel.clone(), false).sync().unwrap().flow_checks;
+        sweep(&mut flows, &checks);
+        prop_assert_eq!(&flows, &before);
+
+        // C59: changes meanwhile are seen at the next start.
+        for step in while_stopped {
+            if let Step::Event(event) = step {
+                world.note(&event);
+            }
+        }
+        let mut engine = fresh(&world, kernel, false);
+        sweep(&mut flows, &engine.sync().unwrap().flow_checks);
+        prop_assert_eq!(outlived(&flows, &engine, &world), None);
+    }
+}
+
+/// What the agent does with the checks of a commit.
+fn sweep(flows: &mut BTreeSet<Flow>, checks: &[FlowCheck]) {
+    for check in checks {
+        let endpoints = check.endpoints();
+        flows.retain(|flow| {
+            !check.frontends.contains(&flow.frontend) || endpoints.contains(&flow.answers_from)
+        });
+    }
+}
+
+/// Every UDP frontend that could be, whether it is one or not.
+fn possible_frontends() -> impl Iterator<Item = Frontend> {
+    let addresses = [
+        "10.96.0.0",
+        "10.96.0.1",
+        "10.96.0.2",
+        "fd00:96::0",
+        "fd00:96::1",
+        "fd00:96::2",
+        "192.0.2.1",
+        "192.0.2.2",
+        "2001:db8::2",
+        "10.1.0.1",
+        "fd00::1",
+    ];
+    let at =
+        |port| move |text: &str| Frontend { address: address(text), protocol: Protocol::Udp, port };
+    addresses.into_iter().map(at(53)).chain(addresses.into_iter().map(at(30_002)))
+}
+
+/// A flow begins to every frontend and endpoint in use; and untranslated, where there is no Service.
+fn begin(flows: &mut BTreeSet<Flow>, engine: &Engine<SharedKernel>) {
+    let client = SocketAddr::from(([203, 0, 113, 1], 4000));
+    for frontend in possible_frontends() {
+        let mut flow = |answers_from| {
+            flows.insert(Flow { client, frontend, answers_from, zone: 0 });
+        };
+        let Some(owner) = engine.claims().owner(&frontend) else {
+            flow(Endpoint { address: frontend.address, port: frontend.port });
+            continue;
+        };
+        let ports = engine.ports_of(&owner.service).iter().filter(|port| port.name == *owner);
+        for port in ports.filter(|port| port.pool.family() == frontend.family()) {
+            let used = port.pool.cluster().iter().chain(port.pool.local().iter());
+            used.for_each(|(_, endpoint)| flow(endpoint));
+        }
+    }
+}
+
+/// A flow to a Service's frontend that none of its endpoints may answer, or that a Service which is
+/// gone left behind.
+fn outlived(flows: &BTreeSet<Flow>, engine: &Engine<SharedKernel>, world: &World) -> Option<Flow> {
+    let may_stay = |flow: &&Flow| {
+        let Some(owner) = engine.claims().owner(&flow.frontend) else {
+            // Untranslated, which is right then.
+            return flow.answers_from.address == flow.frontend.address;
+        };
+        let of_service = world.slices.values().filter(|slice| slice.service == owner.service);
+        let described = of_service.flat_map(|slice| {
+            let ports = slice.ports.iter();
+            let ports =
+                ports.filter(|port| port.name == owner.port && port.protocol == owner.protocol);
+            ports.flat_map(|port| slice.targets(port))
+        });
+        let descriptions = described.filter(|(endpoint, _)| *endpoint == flow.answers_from);
+        descriptions
+            .into_iter()
+            .any(|(_, endpoint)| endpoint.conditions.ready || endpoint.conditions.serving)
+    };
+    flows.iter().find(|flow| !may_stay(flow)).copied()
 }

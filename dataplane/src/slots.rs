@@ -13,11 +13,15 @@ use crate::rows::Slot;
 /// What slots hold after an update, for each slot that changed: its endpoint, or nothing.
 pub type SlotChanges = BTreeMap<Slot, Option<Endpoint>>;
 
+/// Up to so many endpoints are looked through one by one, which takes no longer than hashing.
+const FEW: usize = 32;
+
 /// Endpoints with their slots.
 #[derive(Debug, Clone, Default)]
 pub struct Slots {
     endpoints: Vec<Endpoint>,
-    positions: FxHashMap<Endpoint, Slot>,
+    /// Kept from the time that there are more than [`FEW`].
+    positions: Option<FxHashMap<Endpoint, Slot>>,
 }
 
 impl Slots {
@@ -34,7 +38,14 @@ impl Slots {
 
     /// Whether `endpoint` has a slot.
     pub fn contains(&self, endpoint: &Endpoint) -> bool {
-        self.positions.contains_key(endpoint)
+        self.position(endpoint).is_some()
+    }
+
+    fn position(&self, endpoint: &Endpoint) -> Option<Slot> {
+        match &self.positions {
+            Some(positions) => positions.get(endpoint).copied(),
+            None => self.iter().find(|(_, known)| known == endpoint).map(|(slot, _)| slot),
+        }
     }
 
     /// All endpoints in the order of their slots.
@@ -59,7 +70,12 @@ impl Slots {
             .filter(|endpoint| !gone.remove(endpoint) && !self.contains(endpoint))
             .collect();
         let mut holes: BTreeSet<Slot> =
-            gone.iter().filter_map(|endpoint| self.positions.remove(endpoint)).collect();
+            gone.iter().filter_map(|endpoint| self.position(endpoint)).collect();
+        if let Some(positions) = &mut self.positions {
+            for endpoint in &gone {
+                positions.remove(endpoint);
+            }
+        }
         newcomers.sort_unstable();
         newcomers.dedup();
         let mut newcomers = newcomers.into_iter();
@@ -102,7 +118,11 @@ impl Slots {
         if let Some(place) = self.endpoints.get_mut(slot as usize) {
             *place = endpoint;
         }
-        self.positions.insert(endpoint, slot);
+        if let Some(positions) = &mut self.positions {
+            positions.insert(endpoint, slot);
+        } else if self.endpoints.len() > FEW {
+            self.positions = Some(self.iter().map(|(slot, endpoint)| (endpoint, slot)).collect());
+        }
         changes.insert(slot, Some(endpoint));
     }
 }
@@ -161,7 +181,7 @@ mod tests {
         #[test]
         fn slots_stay_dense_and_changes_are_complete(
             steps in prop::collection::vec(
-                (prop::collection::vec(0u8..30, 0..12), prop::collection::vec(0u8..30, 0..12)),
+                (prop::collection::vec(0u8..60, 0..30), prop::collection::vec(0u8..60, 0..30)),
                 1..12,
             )
         ) {

@@ -120,7 +120,9 @@ fn remembered(kernel: &SharedKernel) -> Vec<AffinityRow> {
 }
 
 fn learn(kernel: &SharedKernel, rows: &[AffinityRow]) {
-    rows.iter().for_each(|row| kernel.lock().learn(*row));
+    for row in rows {
+        kernel.lock().learn(*row);
+    }
 }
 
 fn changed(service: Service) -> Event {

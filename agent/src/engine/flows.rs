@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 use sliceproxy_dataplane::frontend::{Endpoint, Frontend, Protocol};
-use sliceproxy_dataplane::kernel::Kernel;
+use sliceproxy_dataplane::kernel::{Kernel, KernelState};
 use sliceproxy_dataplane::rows::{Row, RowKey};
 
-use super::{Adoptable, Engine};
+use super::Engine;
 use crate::model::{ServicePortName, Slice};
 
 /// Frontends of one Service port, and who may answer what is sent to them.
@@ -57,10 +57,8 @@ pub(super) fn repaired(rows: &[Row]) -> impl Iterator<Item = Frontend> {
 }
 
 /// The UDP frontends that an earlier run served.
-pub(super) fn adopted<'a>(
-    adoptable: impl IntoIterator<Item = (&'a Frontend, &'a Adoptable)>,
-) -> impl Iterator<Item = Frontend> {
-    udp(adoptable.into_iter().map(|(frontend, _)| *frontend))
+pub(super) fn adopted(state: &KernelState) -> impl Iterator<Item = Frontend> {
+    udp(state.rows().filter_map(|row| row.key.frontend()))
 }
 
 impl<K: Kernel> Engine<K> {

@@ -158,6 +158,24 @@ fn an_endpoint_that_was_not_used_may_have_flows_from_earlier() {
     assert_eq!(synced.flow_checks.len(), 1);
 }
 
+/// While a pod is moved from one slice to another, both describe it.
+#[test]
+fn an_endpoint_may_answer_as_long_as_any_slice_says_so() {
+    let in_other_slice = |endpoints| match slice("a", endpoints) {
+        Event::Slice(slice) => {
+            let name = ObjectName::new("ns", "a-2");
+            Event::Slice(Arc::new(Slice { name, ..(*slice).clone() }))
+        }
+        other => other,
+    };
+    let mut engine = engine();
+    engine.apply(slice("a", &[(1, TERMINATING)]));
+    engine.apply(in_other_slice(&[(1, UNREADY)]));
+    assert_eq!(synced(&mut engine), []);
+    engine.apply(slice("a", &[]));
+    assert_eq!(synced(&mut engine), [check(&["10.96.0.1:53/UDP"], "a", &[])]);
+}
+
 #[test]
 fn frontends_that_come_or_go_are_checked_alone() {
     let mut engine = engine();

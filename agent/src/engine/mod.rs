@@ -104,12 +104,11 @@ impl<K: Kernel> Engine<K> {
             settings.families.iter().map(|family| Program::new(*family, &settings.program));
         let mut here = Here::named(settings.node.clone());
         here.regions.clone_from(&settings.zone_regions);
-        let adoptable = adoptable(&state);
         let families = settings.families.iter().copied().collect();
         Ok(Self {
             ledger: Ledger::new(programs.collect()),
-            flows_due: flows::adopted(&adoptable).collect(),
-            adoptable,
+            flows_due: flows::adopted(&state).collect(),
+            adoptable: adoptable(&state),
             here: Arc::new(here),
             settings,
             kernel,

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use ipnetwork::IpNetwork;
 
 use super::Level;
-use crate::model::{Conditions, NodeName, Region, SliceEndpoint, Zone, ZoneRegions};
+use crate::model::{NodeName, Region, SliceEndpoint, Zone, ZoneRegions};
 
 /// This node's place in the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,12 +80,6 @@ impl Standing {
     /// Whether it may be used when nothing is ready: it terminates, and still serves.
     pub fn is_fallback(self) -> bool {
         !self.ready && self.serving && self.terminating
-    }
-
-    /// Whether it may go on answering flows that it has.
-    pub fn may_answer(self) -> bool {
-        let Self { ready, serving, terminating, .. } = self;
-        Conditions { ready, serving, terminating }.may_answer()
     }
 
     /// Whether it counts at `level`.
