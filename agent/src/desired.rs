@@ -240,7 +240,7 @@ mod tests {
     use sliceproxy_dataplane::frontend::Protocol;
 
     use super::*;
-    use crate::model::{ObjectName, TopologyAnnotations};
+    use crate::model::ObjectName;
 
     fn service(cluster_ips: &[&str]) -> Service {
         Service {

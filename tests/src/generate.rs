@@ -6,7 +6,6 @@ use std::sync::Arc;
 use sliceproxy::engine::Settings;
 use sliceproxy::model::{
     Conditions, Event, NodeName, ObjectName, Service, ServicePort, Slice, SliceEndpoint, SlicePort,
-    TopologyAnnotations, TrafficPolicy,
 };
 use sliceproxy_dataplane::frontend::{Family, Protocol};
 use sliceproxy_dataplane::program::ProgramConfig;

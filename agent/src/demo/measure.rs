@@ -11,7 +11,6 @@ use super::cluster::DemoService;
 use crate::engine::{Engine, SyncError};
 use crate::model::{
     Conditions, Event, ObjectName, Service, ServicePort, Slice, SliceEndpoint, SlicePort,
-    TopologyAnnotations, TrafficPolicy,
 };
 
 /// Times of a repeated change.

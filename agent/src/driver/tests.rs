@@ -11,7 +11,6 @@ use super::*;
 use crate::engine::Settings;
 use crate::model::{
     Conditions, NodeName, ObjectName, Service, ServicePort, Slice, SliceEndpoint, SlicePort,
-    TopologyAnnotations, TrafficPolicy,
 };
 use sliceproxy_dataplane::frontend::Protocol;
 

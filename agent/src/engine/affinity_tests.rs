@@ -12,7 +12,7 @@ use super::*;
 use crate::engine::Settings;
 use crate::model::{
     Conditions, Event, Node, NodeName, ObjectName, Service, ServicePort, Slice, SliceEndpoint,
-    SlicePort, TopologyAnnotations, TrafficPolicy,
+    SlicePort, TrafficPolicy,
 };
 
 const READY: Conditions = Conditions { ready: true, serving: true, terminating: false };

@@ -10,7 +10,6 @@ use super::*;
 use crate::engine::Settings;
 use crate::model::{
     Conditions, Event, NodeName, ObjectName, Service, ServicePort, SliceEndpoint, SlicePort,
-    TopologyAnnotations, TrafficPolicy,
 };
 
 const READY: Conditions = Conditions { ready: true, serving: true, terminating: false };

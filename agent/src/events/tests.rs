@@ -18,7 +18,7 @@ use super::*;
 use crate::config::{Config, Flags};
 use crate::driver::Observer;
 use crate::engine::Settings;
-use crate::model::{Event, Node, ServicePort, TopologyAnnotations, TrafficPolicy};
+use crate::model::{Event, Node, ServicePort};
 use crate::source::kube::Writer;
 
 fn service(name: &str, last_byte: u8, external_ips: &[&str]) -> Service {
