@@ -134,8 +134,16 @@ impl<'a> Agent<'a> {
     /// # Errors
     /// When that takes too long or the agent has ended; with its log.
     pub fn wait_in_sync(&mut self) -> anyhow::Result<()> {
+        self.wait_in_sync_for(LIMIT)
+    }
+
+    /// As [`Agent::wait_in_sync`], for as long as a large cluster takes.
+    ///
+    /// # Errors
+    /// As [`Agent::wait_in_sync`].
+    pub fn wait_in_sync_for(&mut self, limit: Duration) -> anyhow::Result<()> {
         let mut ended = None;
-        let done = wait_for("the agent to be in step with the cluster", LIMIT, || {
+        let done = wait_for("the agent to be in step with the cluster", limit, || {
             ended = self.child.try_wait().ok().flatten();
             (ended.is_some() || self.log().contains(READY)).then_some(())
         });

@@ -281,7 +281,7 @@ pub enum RenderFormat {
 #[derive(Debug, Args)]
 #[command(after_help = CLEANUP_EXAMPLES)]
 pub struct CleanupArgs {
-    /// Also remove kube-proxy's nftables tables
+    /// Also remove what kube-proxy left: its nftables tables, and its chains of iptables-nft
     #[arg(long)]
     pub kube_proxy: bool,
 }

@@ -32,7 +32,7 @@ pub use audit::Request;
 pub use credentials::User;
 pub use kube_proxy::{KubeProxy, KubeProxyOptions};
 pub use objects::{Node, Pod, count_with, endpoints, endpoints_of, service};
-pub use process::{Frozen, Process};
+pub use process::{Frozen, Process, forget_peak_memory, memory_of};
 pub(crate) use resources::path as object_path;
 
 use credentials::Credentials;

@@ -86,18 +86,9 @@ impl Process {
         lines[lines.len().saturating_sub(20)..].join("\n")
     }
 
-    /// Resident memory in bytes now, and its highest so far.
+    /// As [`memory_of`].
     pub fn memory(&self) -> Result<(u64, u64)> {
-        let path = format!("/proc/{}/status", self.pid());
-        let status = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-        let field = |name: &str| -> Result<u64> {
-            let kib = status
-                .lines()
-                .find_map(|line| line.strip_prefix(name)?.strip_suffix(" kB"))
-                .with_context(|| format!("{path} has no {name}"))?;
-            Ok(kib.trim().parse::<u64>()? * 1024)
-        };
-        Ok((field("VmRSS:")?, field("VmHWM:")?))
+        memory_of(self.pid())
     }
 
     /// An error with the end of its log if it is not running any more.
@@ -133,6 +124,26 @@ impl Process {
     fn group(&self) -> Result<Pid> {
         Ok(Pid::from_raw(i32::try_from(self.pid())?))
     }
+}
+
+/// Resident memory of a process in bytes now, and its highest so far.
+pub fn memory_of(pid: u32) -> Result<(u64, u64)> {
+    let path = format!("/proc/{pid}/status");
+    let status = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+    let field = |name: &str| -> Result<u64> {
+        let kib = status
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_suffix(" kB"))
+            .with_context(|| format!("{path} has no {name}"))?;
+        Ok(kib.trim().parse::<u64>()? * 1024)
+    };
+    Ok((field("VmRSS:")?, field("VmHWM:")?))
+}
+
+/// From now on the highest memory of a process is counted anew.
+pub fn forget_peak_memory(pid: u32) -> Result<()> {
+    let path = format!("/proc/{pid}/clear_refs");
+    fs::write(&path, "5").with_context(|| format!("cannot write {path}"))
 }
 
 impl Drop for Process {

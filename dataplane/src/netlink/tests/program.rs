@@ -259,3 +259,21 @@ fn another_configuration_is_another_identity() {
         assert!(!table.damage.is_empty());
     });
 }
+
+#[test]
+fn the_kernel_remembers_as_many_clients_as_the_program_says() {
+    in_namespace(|| {
+        let wanted = ProgramConfig { affinity_rows: 1234, ..config() };
+        let mut kernel = installed(&wanted);
+        let listed = nft::system().run(&["list", "map", "ip", "sliceproxy", "affinity"]);
+        assert!(listed.contains("size 1234"), "{listed}");
+        let state = kernel.read().unwrap();
+        for family in Family::ALL {
+            let table = state.table(family).unwrap();
+            let identity = Program::new(family, &wanted).identity();
+            assert_eq!(table.identity.as_deref(), Some(identity.as_str()));
+            assert!(table.damage.is_empty(), "{:?}", table.damage);
+            assert_ne!(identity, Program::new(family, &config()).identity());
+        }
+    });
+}
