@@ -4,9 +4,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use futures::TryStreamExt;
+use ipnetwork::Ipv4Network;
 use rtnetlink::packet_route::address::AddressHeaderFlags;
 use rtnetlink::packet_route::link::{InfoData, InfoVeth, LinkAttribute, State};
-use rtnetlink::packet_route::route::RouteMessage;
+use rtnetlink::packet_route::route::{RouteMessage, RouteScope, RouteType};
 use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder};
 
 use super::{LabError, Netns};
@@ -16,6 +17,9 @@ pub(super) type LinkIndex = u32;
 
 /// The loopback interface of every namespace.
 pub(super) const LOOPBACK: LinkIndex = 1;
+
+/// The kernel's number of the routing table of addresses that are its own.
+const LOCAL_TABLE: u32 = 255;
 
 /// How often, and how many times, a link is looked at: 10 seconds in all.
 const CHECK_INTERVAL: Duration = Duration::from_millis(1);
@@ -169,6 +173,38 @@ impl Links {
             .execute()
             .await
             .map_err(LabError::netlink(format!("cannot add a route to {destination}")))
+    }
+
+    /// Sends a network to `gateway` behind `link`: one neighbour, however many addresses.
+    pub(super) async fn add_network_route(
+        &self,
+        network: Ipv4Network,
+        gateway: Ipv4Addr,
+        link: LinkIndex,
+    ) -> Result<(), LabError> {
+        let route = RouteMessageBuilder::<Ipv4Addr>::new()
+            .destination_prefix(network.network(), network.prefix())
+            .gateway(gateway)
+            .output_interface(link)
+            .onlink()
+            .build();
+        self.add_route(route, format!("cannot add a route to {network}")).await
+    }
+
+    /// Makes every address of a network this namespace's own.
+    pub(super) async fn add_local_network(&self, network: Ipv4Network) -> Result<(), LabError> {
+        let route = RouteMessageBuilder::<Ipv4Addr>::new()
+            .destination_prefix(network.network(), network.prefix())
+            .output_interface(LOOPBACK)
+            .table_id(LOCAL_TABLE)
+            .scope(RouteScope::Host)
+            .kind(RouteType::Local)
+            .build();
+        self.add_route(route, format!("cannot make {network} local")).await
+    }
+
+    async fn add_route(&self, route: RouteMessage, failure: String) -> Result<(), LabError> {
+        self.handle.route().add(route).execute().await.map_err(LabError::netlink(failure))
     }
 
     /// Sends everything else of the gateway's family to `gateway` behind `link`.

@@ -12,6 +12,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use ipnetwork::Ipv4Network;
+
 use super::links::{LOOPBACK, LinkIndex, Links, with_netlink};
 use super::probe::Vantage;
 use super::servers::{Port, Servers};
@@ -183,6 +185,24 @@ impl Lab {
         })
     }
 
+    /// Gives a machine that has an IPv4 address a whole network more, all of whose addresses are its
+    /// own: for more of them than neighbours can be kept.
+    pub fn add_network(&self, name: &str, network: Ipv4Network) -> Result<(), LabError> {
+        let machine = self.machine(name)?;
+        let number = self.machines.iter().position(|other| other.name == name).unwrap_or_default();
+        let gateway = machine.addresses.iter().find_map(|address| match address {
+            IpAddr::V4(v4) => Some(*v4),
+            IpAddr::V6(_) => None,
+        });
+        let gateway =
+            gateway.ok_or_else(|| LabError::Plan(format!("{name} has no IPv4 address")))?;
+        with_netlink(&machine.netns, async |links: &Links| links.add_local_network(network).await)?;
+        with_netlink(&self.node, async |links: &Links| {
+            let link = links.index_of(&link_name(number)).await?;
+            links.add_network_route(network, gateway, link).await
+        })
+    }
+
     /// Adds a client outside the cluster. It is also where the node sends what it knows no route
     /// for, and it discards that: as the way to the Internet does with addresses of nobody's.
     pub fn add_outside(&mut self, name: &str, addresses: &[IpAddr]) -> Result<&Machine, LabError> {
@@ -210,7 +230,7 @@ impl Lab {
         let netns = Netns::new()?;
         netns.set_sysctls(&COMMON_SYSCTLS)?;
         let node = self.addresses;
-        let link_name = format!("veth{}", self.machines.len());
+        let link_name = link_name(self.machines.len());
         let link = with_netlink(&self.node, async |links: &Links| {
             let link = links.add_veth(&link_name, "eth0", &netns).await?;
             links.set_up(link).await?;
@@ -233,6 +253,11 @@ impl Lab {
             Machine { name: name.into(), addresses: addresses.into(), _servers: servers, netns };
         Ok((machine, link))
     }
+}
+
+/// The node's end of the link to a machine.
+fn link_name(number: usize) -> String {
+    format!("veth{number}")
 }
 
 async fn configure_machine(
