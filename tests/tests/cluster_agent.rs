@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -267,6 +267,15 @@ fn it_asks_for_what_it_needs_and_its_role_is_enough() {
         later.then_some(())
     })
     .unwrap();
+    // Somebody has the port that a load balancer is to ask on.
+    let taken = scene.lab.node().run(|| TcpListener::bind("0.0.0.0:32100")).unwrap().unwrap();
+    let checked = json!({
+        "type": "LoadBalancer",
+        "externalTrafficPolicy": "Local",
+        "healthCheckNodePort": 32100,
+        "ports": [{"port": 80}],
+    });
+    scene.add_service("checked", &checked);
     let _agent = scene.agent(&["--feature-gates", "TopologyRouting=true"]);
 
     let events = |namespace: &str| {
@@ -283,6 +292,12 @@ fn it_asks_for_what_it_needs_and_its_role_is_enough() {
         (&conflict["type"], &conflict["reportingInstance"]),
         (&json!("Warning"), &json!(NODE))
     );
+    let check = wait_for("the Event about the health check", LIMIT, || {
+        let mut all = events("shop").into_iter();
+        all.find(|event| event["reason"] == "FailedToStartServiceHealthcheck")
+    });
+    assert_eq!(check.unwrap()["regarding"]["name"], "checked");
+    drop(taken);
     let start = wait_for("the Event about the start", LIMIT, || {
         events("default").into_iter().find(|event| event["reason"] == "Starting")
     });
@@ -365,6 +380,15 @@ fn without_the_api_server_rules_stay_and_afterwards_they_are_right() {
     };
     wait(lab, "both pods", &["web-1", "web-2"]);
 
+    // It hangs: whoever connects gets no answer.
+    let frozen = cluster.api_server().unwrap().freeze().unwrap();
+    assert!(pods_answer(lab, &["web-1", "web-2"]), "{:?}", answers(lab));
+    drop(frozen);
+    api.set_ready(&pod(2), false).unwrap();
+    wait(lab, "a change after it went on", &["web-1"]);
+    api.set_ready(&pod(2), true).unwrap();
+    wait(lab, "and back", &["web-1", "web-2"]);
+
     for how in [Restart::AsItWas, Restart::Compacted] {
         cluster.stop_api_server();
         assert!(pods_answer(lab, &["web-1", "web-2"]), "{how:?}: {:?}", answers(lab));
@@ -412,7 +436,38 @@ fn in_mode_node_cidr_the_program_follows_the_node() {
     let api = scene.api();
     api.add_ready_pod(&pod(1)).unwrap();
     let frontend = cluster_ips(&scene.add_service("web", &web_spec()), 80)[0];
-    let args = Scene::args(&scene.kubeconfig(), &["--detect-local-mode", "NodeCIDR"]);
+    let nft = |arguments: &[&str]| {
+        let run = || std::process::Command::new("nft").args(arguments).output();
+        printed(&scene.lab.node().run(run).unwrap().unwrap())
+    };
+
+    // A Node that has no pod networks yet: nothing is written before it has.
+    let new = Node {
+        name: "node-3".to_owned(),
+        zone: "eu-1a".to_owned(),
+        region: "eu-1".to_owned(),
+        pod_cidrs: Vec::new(),
+        addresses: vec![ip("172.18.0.11"), ip("fd00:18::b")],
+    };
+    api.add_node(&new).unwrap();
+    let kubeconfig = scene.kubeconfig();
+    let mut args = Scene::args(&kubeconfig, &["--detect-local-mode", "NodeCIDR"]);
+    args.extend(["--node-name", "node-3"].map(str::to_owned));
+    let mut agent = Agent::start(scene.lab.node(), &args).unwrap();
+    wait_for("the agent to know its Node", LIMIT, || {
+        let events = api.list("/apis/events.k8s.io/v1/namespaces/default/events").unwrap();
+        events.iter().any(|event| event["regarding"]["name"] == "node-3").then_some(())
+    })
+    .unwrap();
+    assert!(!nft(&["list", "tables"]).contains("sliceproxy"), "written without pod networks");
+    let networks = json!({"spec": {"podCIDR": "10.244.3.0/24", "podCIDRs": ["10.244.3.0/24"]}});
+    api.patch("/api/v1/nodes/node-3", &networks).unwrap();
+    agent.wait_in_sync().unwrap();
+    assert!(nft(&["list", "table", "ip", "sliceproxy"]).contains("10.244.3.0/24"));
+    assert!(agent.stop().unwrap().success());
+
+    // Started again for another Node, whose program replaces that one.
+    let args = Scene::args(&kubeconfig, &["--detect-local-mode", "NodeCIDR"]);
     let _agent = Agent::start_in_sync(scene.lab.node(), &args).unwrap();
     scene.wait_for_answers("the pod", frontend, &["web-1"]);
     let program = || {
