@@ -10,7 +10,7 @@ mod topology;
 
 use super::case::Case;
 use super::probe::{Outcome, Seen};
-use super::stage::UNTOUCHED;
+use super::side::UNTOUCHED;
 
 /// All of them, numbered.
 pub fn all() -> Vec<Case> {
