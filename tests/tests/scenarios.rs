@@ -4,12 +4,10 @@
 
 use sliceproxy_tests::agent::Agent;
 use sliceproxy_tests::require_root;
-use sliceproxy_tests::sidebyside::{Alone, Case, Verdict, cases, send_alone};
+use sliceproxy_tests::sidebyside::{Alone, Case, Verdict, assert_as_expected, cases, send_alone};
 
 fn check(verdicts: &[Verdict<'_>], at_least: usize) {
-    let failed: Vec<_> = verdicts.iter().filter(|verdict| !verdict.is_as_expected()).collect();
-    failed.iter().for_each(|verdict| println!("FAILED: {verdict}"));
-    assert!(failed.is_empty(), "{} of {} kinds of connections", failed.len(), verdicts.len());
+    assert_as_expected(verdicts);
     assert!(verdicts.len() >= at_least, "only {} kinds of connections", verdicts.len());
 }
 

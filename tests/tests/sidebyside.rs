@@ -6,17 +6,12 @@ use std::time::{Duration, Instant};
 
 use sliceproxy_tests::agent::Agent;
 use sliceproxy_tests::cluster;
-use sliceproxy_tests::sidebyside::{Case, Probe, Stage, Verdict, cases, send_all};
+use sliceproxy_tests::sidebyside::{
+    Case, Probe, Stage, Verdict, assert_as_expected, cases, send_all,
+};
 use sliceproxy_tests::{require_root, wait_for};
 
 const LIMIT: Duration = Duration::from_secs(30);
-
-/// Prints what went otherwise than the table says.
-fn failures(verdicts: &[Verdict<'_>]) -> usize {
-    let failed: Vec<_> = verdicts.iter().filter(|verdict| !verdict.is_as_expected()).collect();
-    failed.iter().for_each(|verdict| println!("FAILED: {verdict}"));
-    failed.len()
-}
 
 #[test]
 #[ignore = "a control plane: minutes to build it the first time"]
@@ -48,7 +43,7 @@ fn the_same_connections_have_the_same_outcome() {
 
     report(&cases, &verdicts);
     println!("after {:?}", begun.elapsed());
-    assert_eq!(failures(&verdicts), 0);
+    assert_as_expected(&verdicts);
 }
 
 /// Waits for what a change of something else than Services and slices makes of a scenario: nodes and

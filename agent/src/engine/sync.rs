@@ -205,3 +205,7 @@ fn record(synced: &mut Synced, transaction: Transaction, cost: Committed) {
     synced.cost.messages += cost.messages;
     synced.cost.bytes += cost.bytes;
 }
+
+#[cfg(test)]
+#[path = "sync_tests.rs"]
+mod tests;

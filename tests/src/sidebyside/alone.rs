@@ -53,11 +53,16 @@ impl Alone {
 
     /// What `sliceproxy run` is started with on its node.
     pub fn agent_args(&self) -> Vec<String> {
+        self.agent_args_with(&["--cluster-cidr", CLUSTER_CIDR])
+    }
+
+    /// The same with other settings.
+    pub fn agent_args_with(&self, settings: &[&str]) -> Vec<String> {
         let manifests = self.path();
         ["--manifests", &manifests.to_string_lossy()]
             .into_iter()
-            .chain(["--node-name", NODE, "--cluster-cidr", CLUSTER_CIDR])
-            .chain(["--conntrack-max-per-core=0", "--conntrack-min=0"])
+            .chain(["--node-name", NODE, "--conntrack-max-per-core=0", "--conntrack-min=0"])
+            .chain(settings.iter().copied())
             .map(str::to_owned)
             .collect()
     }
@@ -90,7 +95,7 @@ impl Alone {
         for change in cases.iter().flat_map(|case| &case.changes) {
             match change {
                 Change::Apply(object) => self.put(object.clone())?,
-                Change::Patch(path, patch) => self.patch(path, patch)?,
+                Change::Patch(path, change) => self.patch(path, change)?,
                 Change::Delete(path) => {
                     self.objects.borrow_mut().remove(path).with_context(|| path.clone())?;
                 }
@@ -104,15 +109,22 @@ impl Alone {
     /// # Errors
     /// As [`Alone::apply`].
     pub fn move_node(&self, zone: &str) -> Result<()> {
-        let label = json!({"metadata": {"labels": {"topology.kubernetes.io/zone": zone}}});
-        self.patch(&format!("/api/v1/nodes/{NODE}"), &label)?;
+        self.patch_node(&json!({"metadata": {"labels": {"topology.kubernetes.io/zone": zone}}}))
+    }
+
+    /// Changes the node's object.
+    ///
+    /// # Errors
+    /// As [`Alone::apply`].
+    pub fn patch_node(&self, patch: &Value) -> Result<()> {
+        self.patch(&format!("/api/v1/nodes/{NODE}"), patch)?;
         self.settle()
     }
 
-    fn patch(&self, path: &str, patch: &Value) -> Result<()> {
+    fn patch(&self, path: &str, change: &Value) -> Result<()> {
         let mut objects = self.objects.borrow_mut();
         let object = objects.get_mut(path.trim_end_matches("/status"));
-        merge(object.with_context(|| path.to_owned())?, patch);
+        merge(object.with_context(|| path.to_owned())?, change);
         Ok(())
     }
 

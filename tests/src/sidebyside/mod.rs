@@ -27,9 +27,10 @@ mod stage;
 
 pub use alone::Alone;
 pub use case::Case;
+pub use cases::{direct, masqueraded};
 pub use probe::{From, Outcome, Probe, To};
 pub use relay::offer;
-pub use send::{Verdict, send_all, send_alone};
-pub use side::{Side, clients};
+pub use send::{Verdict, assert_as_expected, send_all, send_alone};
+pub use side::{CLUSTER_CIDR, Side, clients};
 pub use slice::Endpoint;
 pub use stage::Stage;

@@ -92,6 +92,17 @@ impl fmt::Display for Outcome {
     }
 }
 
+/// Fails the test unless all went as the table of scenarios says.
+///
+/// # Panics
+/// With everything that went otherwise.
+pub fn assert_as_expected(verdicts: &[Verdict<'_>]) {
+    assert!(!verdicts.is_empty(), "nothing was sent");
+    let failed = verdicts.iter().filter(|verdict| !verdict.is_as_expected());
+    let failed: Vec<String> = failed.map(ToString::to_string).collect();
+    assert!(failed.is_empty(), "{} of {}:\n{}", failed.len(), verdicts.len(), failed.join("\n"));
+}
+
 /// Connections that are judged together.
 #[derive(Debug)]
 struct Job<'a> {
@@ -100,11 +111,12 @@ struct Job<'a> {
     targets: Vec<Frontend>,
 }
 
+/// For what a connection waits longest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Wait {
-    ForAnswer,
-    ForNothing,
-    ForIcmp,
+    Answer,
+    Nothing,
+    Icmp,
 }
 
 impl Job<'_> {
@@ -116,11 +128,11 @@ impl Job<'_> {
     /// What a connection has to wait for.
     fn patience(&self) -> Wait {
         if self.expectations().any(|outcome| *outcome == Outcome::Refused) {
-            Wait::ForIcmp
+            Wait::Icmp
         } else if self.expectations().any(|outcome| *outcome == Outcome::Dropped) {
-            Wait::ForNothing
+            Wait::Nothing
         } else {
-            Wait::ForAnswer
+            Wait::Answer
         }
     }
 
@@ -212,7 +224,7 @@ fn send(side: &Side, jobs: &[Job<'_>]) -> Result<Vec<Outcome>> {
         numbers.sort_by_key(|n| jobs[*n].patience());
         while let Some(first) = numbers.first() {
             let patience = jobs[*first].patience();
-            let limit = if patience == Wait::ForIcmp { REFUSED_AT_ONCE } else { AT_ONCE };
+            let limit = if patience == Wait::Icmp { REFUSED_AT_ONCE } else { AT_ONCE };
             let mut connections = 0;
             let fits = |n: &&usize| {
                 connections += jobs[**n].connections();

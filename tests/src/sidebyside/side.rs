@@ -27,7 +27,7 @@ pub(super) const FIRST_SENTINEL: u8 = 240;
 /// Name of the pod that answers at addresses that nobody translated.
 pub(super) const UNTOUCHED: &str = "untouched";
 /// Which traffic is the pods'.
-pub(super) const CLUSTER_CIDR: &str = "10.244.0.0/16,fd00:244::/32";
+pub const CLUSTER_CIDR: &str = "10.244.0.0/16,fd00:244::/32";
 /// How long a proxy may take to follow.
 pub(super) const LIMIT: Duration = Duration::from_secs(60);
 

@@ -130,7 +130,7 @@ impl Stage {
             for change in &case.changes {
                 let changed = match change {
                     Change::Apply(object) => self.api.apply(object).map(drop),
-                    Change::Patch(path, patch) => self.api.patch(path, patch).map(drop),
+                    Change::Patch(path, fields) => self.api.patch(path, fields).map(drop),
                     Change::Delete(path) => self.api.delete(path),
                 };
                 changed.with_context(|| format!("case {}: {change:?}", case.name))?;

@@ -15,6 +15,17 @@ use super::{direct, masqueraded, untouched};
 const LATE_CIDR: &str =
     "a new Service CIDR counts at once: in kube-proxy up to an hour later, at its next full sync";
 
+const ONE_NODE_PORT: To = To::Address("172.18.0.11", 32_700);
+
+/// ExternalName at first.
+fn named_first(name: &'static str) -> Case {
+    one(name)
+        .spec("type", "ExternalName")
+        .spec("externalName", "www.example.org")
+        .spec("clusterIPs", json!(null))
+        .spec("ipFamilyPolicy", json!(null))
+}
+
 fn near_1() -> Endpoint {
     Endpoint::new("near-1")
 }
@@ -161,6 +172,33 @@ fn of_services() -> Vec<Case> {
             To::ClusterIp,
             Dropped,
         ),
+        named_first("name-becomes-cluster-ip")
+            .probe_as(Probe::new(Pod, To::Address("10.96.2.2", 80), Dropped))
+            .patch(json!({"spec": {
+                "type": "ClusterIP",
+                "externalName": null,
+                "clusterIP": "10.96.2.2",
+                "clusterIPs": ["10.96.2.2"],
+            }}))
+            .then_as(Probe::new(Pod, To::Address("10.96.2.2", 80), direct(&["near-1"]))),
+        one("one-protocol-goes")
+            .node_port()
+            .spec(
+                "ports",
+                json!([
+                    {"name": "http", "protocol": "TCP", "port": 80, "nodePort": 32_700},
+                    {"name": "dns", "protocol": "UDP", "port": 80, "nodePort": 32_700},
+                ]),
+            )
+            .probe(Pod, To::ClusterIp, direct(&["near-1"]))
+            .probe(Outside, ONE_NODE_PORT, masqueraded(&["near-1"]))
+            .patch(json!({"spec": {"ports": [
+                {"name": "http", "protocol": "TCP", "port": 80, "nodePort": 32_700},
+            ]}}))
+            .then_as(Probe::new(Pod, To::ClusterIp, direct(&["near-1"])).protocol(Tcp))
+            .then_as(Probe::new(Pod, To::ClusterIp, Refused).protocol(Udp))
+            .then_as(Probe::new(Outside, ONE_NODE_PORT, masqueraded(&["near-1"])).protocol(Tcp))
+            .then_as(Probe::new(Outside, ONE_NODE_PORT, Refused).protocol(Udp)),
         one("goes-to-another-proxy")
             .probe(Pod, To::ClusterIp, direct(&["near-1"]))
             .patch(other_proxy)
