@@ -158,6 +158,34 @@ fn wrong_objects_cost_only_themselves() {
 }
 
 #[test]
+fn a_port_of_the_wrong_type_costs_only_itself() {
+    for (written, value, remedy) in [
+        ("'81'", "81", "remove the quotes"),
+        ("eighty", "eighty", "correct it"),
+        // Rounded, as numbers of that size are when YAML is read.
+        ("99999999999999999999999999", "100000000000000000000000000", "correct it"),
+        ("80.5", "80.5", "correct it"),
+        ("true", "true", "correct it"),
+        ("[80]", "a list", "correct it"),
+        ("{}", "a map", "correct it"),
+        ("0", "0", "correct it"),
+        ("null", "", "set it"),
+    ] {
+        let text = shop("web", &["10.0.0.1"])
+            .replace("port: 80}]", &format!("port: 80}}, {{name: bad, port: {written}}}]"))
+            .replace("port: 8080}]", &format!("port: 8080}}, {{name: bad, port: {written}}}]"));
+        let world = load_text("x.yaml", text).expect(written);
+        let ports: Vec<_> = world.services.values().flat_map(|s| &s.ports).collect();
+        let slice_ports: Vec<_> = world.slices.values().flat_map(|s| &s.ports).collect();
+        assert_eq!((ports.len(), slice_ports.len()), (1, 1), "{written}");
+        let told: Vec<_> = world.rejections.iter().map(|f| &f.rejection).collect();
+        let fields: Vec<_> = told.iter().map(|r| (&*r.field, &*r.value)).collect();
+        assert_eq!(fields, [("spec.ports[1].port", value), ("ports[1].port", value)], "{told:?}");
+        assert!(told.iter().all(|r| r.reason.contains(remedy)), "{told:?}");
+    }
+}
+
+#[test]
 fn unknown_fields_are_named_one_by_one() {
     let text = shop("web", &["10.0.0.1"])
         .replace(
