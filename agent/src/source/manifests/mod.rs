@@ -13,6 +13,7 @@ mod object;
 mod split;
 mod tracker;
 mod world;
+mod writers;
 
 use std::fmt;
 use std::io;
@@ -67,6 +68,9 @@ pub enum ManifestError {
     /// Had objects of use, and has none any more: as when it is being written.
     #[error("{}: holds no Service, EndpointSlice or Node any more; what it said before stays; delete the file to remove its objects", .0.display())]
     Emptied(PathBuf),
+    /// Its last object has no kind, or half of one: as when it is being written.
+    #[error("{}: the last object has no kind, as if the file were not written to its end; what it said before stays in use; complete or remove the object", .0.display())]
+    Unfinished(PathBuf),
 }
 
 /// What is not used of a file that does not parse.
@@ -174,7 +178,10 @@ pub fn load(path: &Path) -> Result<World, ManifestError> {
 /// What the file says, and which of its documents cannot be parsed.
 fn parse(file: &Path, bytes: &[u8]) -> Result<(Contents, Vec<ManifestError>), ManifestError> {
     let parsed = document::parse(file, bytes)?;
-    Ok((Contents::new(&Arc::from(file), parsed.pieces), parsed.broken))
+    let cut = !bytes.ends_with(b"\n");
+    let unfinished = parsed.pieces.last().is_some_and(|piece| piece.is_unfinished(cut));
+    let contents = Contents::new(&Arc::from(file), parsed.pieces);
+    Ok((Contents { unfinished, ..contents }, parsed.broken))
 }
 
 #[cfg(test)]

@@ -53,6 +53,9 @@ pub(super) enum Object {
     ServiceCidr(Vec<IpNetwork>),
 }
 
+/// The kinds of [`Object`].
+const KINDS: [&str; 4] = ["Service", "EndpointSlice", "Node", "ServiceCIDR"];
+
 impl Object {
     pub(super) fn kind(&self) -> &'static str {
         match self {
@@ -73,6 +76,19 @@ impl Piece {
         };
         let (meaning, rejections) = interpret(kind, &value);
         Self { position, meaning, faults: faults(rejections) }
+    }
+
+    /// Whether it may be the beginning of something else, at the end of a file that is `cut` in the
+    /// middle of a line.
+    pub(super) fn is_unfinished(&self, cut: bool) -> bool {
+        match &self.meaning {
+            Meaning::Kindless(_) => true,
+            Meaning::Other(kind) => {
+                let kind = kind.rsplit(' ').next().unwrap_or_default();
+                cut && KINDS.iter().any(|known| known.starts_with(kind))
+            }
+            Meaning::Known(..) | Meaning::Unusable => false,
+        }
     }
 
     /// By the kind of the list that it is in, which need not be repeated in the items.

@@ -50,6 +50,9 @@ impl Tracked {
         if new.is_empty() && had_objects {
             return Err(ManifestError::Emptied(file.to_owned()));
         }
+        if had_objects && new.unfinished {
+            return Err(ManifestError::Unfinished(file.to_owned()));
+        }
         // As if it were half-written. A file that never was whole has nothing better to keep.
         if had_objects && !self.partial && !broken.is_empty() {
             return Err(keep(broken.swap_remove(0)));
@@ -103,6 +106,8 @@ pub(super) struct Seen {
     pub(super) remarks: Vec<String>,
     /// A file changed while it was read: look again soon.
     pub(super) unsettled: bool,
+    /// A file was left out because it is being written.
+    pub(super) awaited: bool,
 }
 
 impl Tracker {
@@ -117,11 +122,11 @@ impl Tracker {
         }
     }
 
-    /// Looks at all files, and reads those that changed.
-    pub(super) fn look(&mut self, look: Look) -> Seen {
+    /// Looks at all files, and reads those that changed, but for the `unfinished` ones.
+    pub(super) fn look(&mut self, look: Look, unfinished: &HashSet<PathBuf>) -> Seen {
         let mut seen = Seen::default();
         match files::list(&self.path) {
-            Ok(listed) => self.look_at_all(&listed, look, &mut seen),
+            Ok(listed) => self.look_at_all(&listed, (look, unfinished), &mut seen),
             // Path or mount gone: an accident rather than a wish to lose everything.
             Err(error) => seen.problems.push(error),
         }
@@ -131,18 +136,28 @@ impl Tracker {
         seen
     }
 
-    fn look_at_all(&mut self, listed: &[PathBuf], look: Look, seen: &mut Seen) {
+    fn look_at_all(
+        &mut self,
+        listed: &[PathBuf],
+        (look, unfinished): (Look, &HashSet<PathBuf>),
+        seen: &mut Seen,
+    ) {
         let known = self.files.len();
         self.files.retain(|file, _| listed.binary_search(file).is_ok());
         self.stale |= self.files.len() != known;
         for file in listed {
+            if is_among(unfinished, file) {
+                seen.awaited = true;
+                continue;
+            }
             self.stale |= self.look_at(file, look, seen);
         }
         let first = self.world.is_none();
         let nothing_good =
             !listed.is_empty() && self.files.values().all(|file| file.contents.is_none());
         // Nothing but broken files is no state, rather than an empty one.
-        if self.stale && !(first && (seen.unsettled || nothing_good)) {
+        let early = seen.unsettled || seen.awaited || nothing_good;
+        if self.stale && !(first && early) {
             self.report(seen);
         }
     }
@@ -205,6 +220,12 @@ impl Tracker {
         self.world = Some(world);
         self.stale = false;
     }
+}
+
+/// Whether `file`, or what it is a link to, is one of `files`.
+fn is_among(files: &HashSet<PathBuf>, file: &Path) -> bool {
+    !files.is_empty()
+        && (files.contains(file) || fs::canonicalize(file).is_ok_and(|real| files.contains(&real)))
 }
 
 /// Remarks on `world` that were not made on `before`, wherever in the file it was then.
