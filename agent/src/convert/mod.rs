@@ -22,7 +22,7 @@ pub use self::rejections::{MAX_REJECTIONS, MAX_TEXT};
 pub(crate) use self::rejections::{Rejections, shorten};
 pub use self::service::{MAX_AFFINITY_TIMEOUT, MAX_PORTS, service};
 pub use self::slice::{MAX_ENDPOINTS, MAX_HINTS, MAX_SLICE_PORTS, slice};
-pub use self::topology::MAX_TOPOLOGY_KEYS;
+pub use self::topology::{ANNOTATIONS, MAX_TOPOLOGY_KEYS};
 use crate::model::{ObjectName, Rejection};
 use crate::wire::{Metadata, Number, Text};
 

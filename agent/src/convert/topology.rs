@@ -9,6 +9,9 @@ use crate::wire::Annotations;
 const KEYS: &str = "sliceproxy.io/topology-keys";
 const MIN_ENDPOINTS: &str = "sliceproxy.io/topology-min-endpoints";
 
+/// The annotations of Services that are ours.
+pub const ANNOTATIONS: [&str; 2] = [KEYS, MIN_ENDPOINTS];
+
 /// Most keys in `sliceproxy.io/topology-keys`.
 pub const MAX_TOPOLOGY_KEYS: usize = 16;
 

@@ -8,6 +8,7 @@ mod contents;
 mod document;
 mod files;
 mod follow;
+mod foreign;
 mod locate;
 mod object;
 mod split;

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::Position;
+use super::{Position, foreign};
 use crate::convert::{self, Converted, Rejections, shorten};
 use crate::model::{Node, ObjectName, Rejection, Service, Slice};
 use crate::wire;
@@ -140,8 +140,14 @@ fn interpret(kind: &str, value: &Value) -> (Meaning, Vec<Rejection>) {
             )
         }
         (version, kind) => {
+            let mut rejections = Rejections::new("object");
+            foreign::reject(version.unwrap_or_default(), kind, value, &mut rejections);
+            let rejections = rejections.finish(name_of(value));
+            if !rejections.is_empty() {
+                return (Meaning::Unusable, rejections);
+            }
             let name = format!("{} {kind}", version.unwrap_or_default());
-            (Meaning::Other(shorten(name.trim_start())), Vec::new())
+            (Meaning::Other(shorten(name.trim_start())), rejections)
         }
     }
 }
@@ -155,6 +161,7 @@ fn decode<'v, K: DeserializeOwned, W: Deserialize<'v>, T>(
     let mut rejections = Rejections::new(kind);
     let decoded = serde_path_to_error::deserialize::<_, W>(value);
     check_fields::<K>(value, decoded.is_ok(), &mut rejections);
+    foreign::check_annotations(value, &mut rejections);
     match decoded {
         Ok(wire) => {
             let converted = convert(&wire);

@@ -186,6 +186,40 @@ fn a_port_of_the_wrong_type_costs_only_itself() {
 }
 
 #[test]
+fn what_looks_like_ours_and_is_not_is_named_with_a_remedy() {
+    let slice = shop("web", &[]).split("---\n").nth(1).unwrap().to_owned();
+    let annotated = |name: &str| {
+        let metadata = format!("{{name: web, annotations: {{sliceproxy.io/{name}: x}},");
+        shop("web", &[]).replace("{name: web,", &metadata)
+    };
+    for (text, parts) in [
+        (
+            slice.replace("io/v1", "io/v1beta1"),
+            ["apiVersion=\"discovery.k8s.io/v1beta1\"", "discovery.k8s.io/v1"],
+        ),
+        (
+            "kind: List\nitems: [{kind: List, apiVersion: v1, items: [{}, {}]}]\n".to_owned(),
+            ["items=\"2 items\"", "move them to the outer list"],
+        ),
+        (
+            annotated("topolgy-keys"),
+            ["[sliceproxy.io/topolgy-keys]=\"x\"", "did you mean sliceproxy.io/topology-keys?"],
+        ),
+        (annotated("colour"), ["[sliceproxy.io/colour]", "known are sliceproxy.io/topology-keys"]),
+        (
+            annotated("topology-min-endpoints"),
+            ["[sliceproxy.io/topology-min-endpoints]", "write such a number in quotes"],
+        ),
+    ] {
+        let world = load_text("x.yaml", &text).expect(&text);
+        let told = rejections(&world);
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(parts.iter().all(|part| told[0].contains(part)), "{told:?}");
+        assert!(world.rejections[0].place.position.is_some(), "{told:?}");
+    }
+}
+
+#[test]
 fn unknown_fields_are_named_one_by_one() {
     let text = shop("web", &["10.0.0.1"])
         .replace(
