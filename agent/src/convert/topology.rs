@@ -28,7 +28,10 @@ enum Fault {
     TooMany,
     #[error("no key; the annotation is ignored; name some or remove the annotation")]
     Empty,
-    #[error("not a whole number from 1 to {}; the annotation is ignored", u32::MAX)]
+    #[error(
+        "not a whole number from 1 to {}; the annotation is ignored; write such a number in quotes",
+        u32::MAX
+    )]
     NotACount,
 }
 

@@ -143,6 +143,10 @@ fn decode<'v, K: DeserializeOwned, W: Deserialize<'v>, T>(
         Ok(wire) => {
             let converted = convert(&wire);
             let mut rejections = rejections.finish(name_of(value));
+            // What is wrong for Kubernetes too is told once, with what becomes of it.
+            rejections.retain(|general| {
+                converted.rejections.iter().all(|precise| precise.field != general.field)
+            });
             rejections.extend(converted.rejections);
             (Meaning::Known(converted.name, object(converted.object)), rejections)
         }

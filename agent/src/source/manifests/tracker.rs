@@ -32,6 +32,31 @@ struct Tracked {
     digest: u64,
     /// What it last said; `None` until it could be parsed.
     contents: Option<Contents>,
+    /// Whether some of its documents could not be parsed then.
+    partial: bool,
+}
+
+impl Tracked {
+    /// Takes over what the file says now; then these documents of it are broken. With an error it
+    /// goes on saying what it said.
+    fn take_over(
+        &mut self,
+        file: &Path,
+        bytes: &[u8],
+    ) -> Result<Vec<ManifestError>, ManifestError> {
+        let had_objects = self.contents.as_ref().is_some_and(|contents| !contents.is_empty());
+        let keep = |error: ManifestError| if had_objects { error.keeping_objects() } else { error };
+        let (new, mut broken) = super::parse(file, bytes).map_err(keep)?;
+        if new.is_empty() && had_objects {
+            return Err(ManifestError::Emptied(file.to_owned()));
+        }
+        // As if it were half-written. A file that never was whole has nothing better to keep.
+        if had_objects && !self.partial && !broken.is_empty() {
+            return Err(keep(broken.swap_remove(0)));
+        }
+        self.contents = Some(new);
+        Ok(broken)
+    }
 }
 
 /// What a file shows without being read.
@@ -144,20 +169,21 @@ impl Tracker {
         bytes.hash(&mut hasher);
         let digest = hasher.finish();
         let tracked = self.files.entry(file.to_owned());
-        let tracked = tracked.or_insert(Tracked { stamp: None, digest: !digest, contents: None });
+        let tracked = tracked.or_insert(Tracked {
+            stamp: None,
+            digest: !digest,
+            contents: None,
+            partial: false,
+        });
         tracked.stamp = stamp;
         if tracked.digest == digest {
             return false;
         }
         tracked.digest = digest;
-        let had_objects = tracked.contents.as_ref().is_some_and(|contents| !contents.is_empty());
-        match super::parse(file, &bytes) {
-            Ok(new) if new.is_empty() && had_objects => {
-                seen.problems.push(ManifestError::Emptied(file.to_owned()));
-                false
-            }
-            Ok(new) => {
-                tracked.contents = Some(new);
+        match tracked.take_over(file, &bytes) {
+            Ok(broken) => {
+                tracked.partial = !broken.is_empty();
+                seen.problems.extend(broken);
                 true
             }
             Err(error) => {

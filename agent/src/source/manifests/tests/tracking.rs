@@ -94,6 +94,26 @@ fn a_broken_file_keeps_what_it_said() {
 }
 
 #[test]
+fn messages_say_which_objects_stay_in_use() {
+    let (folder, mut tracker, seen) = start(&[("a.yaml", "kind: [")]);
+    let told = |seen: &Seen| seen.problems.iter().map(ToString::to_string).collect::<String>();
+    assert!(told(&seen).contains("nothing of this file is used until"), "{}", told(&seen));
+    // Never whole so far: what is good of it counts.
+    write(folder.path(), "a.yaml", shop("a", &[]) + "---\nkind: [\n");
+    let seen = tracker.look(Look::Closely);
+    assert_eq!(words(&seen.events)[3..], ["all 1 slices", "all 1 services"]);
+    assert!(told(&seen).contains("this document of the file is not used"), "{}", told(&seen));
+    write(folder.path(), "a.yaml", shop("a", &[]) + "---\n" + &shop("b", &[]));
+    assert_eq!(tracker.look(Look::Closely).events.len(), 2);
+    for broken in [shop("a", &[]) + "---\nkind: [\n", "kind: [".to_owned()] {
+        write(folder.path(), "a.yaml", broken);
+        let seen = tracker.look(Look::Closely);
+        assert_eq!(words(&seen.events), [""; 0]);
+        assert!(told(&seen).contains("what this file said before stays in use"), "{}", told(&seen));
+    }
+}
+
+#[test]
 fn at_the_start_broken_files_hold_up_only_themselves() {
     let (folder, mut tracker, seen) = start(&[("a.yaml", "kind: ["), ("b.yaml", "kind: [")]);
     assert_eq!((words(&seen.events), seen.problems.len()), (vec![], 2));
