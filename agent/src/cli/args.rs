@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -323,6 +324,9 @@ fn from_matches(matches: &ArgMatches) -> Result<Invocation, clap::Error> {
         command => command,
     };
     let given = matches.subcommand().map(|(_, matches)| given_flags(matches)).unwrap_or_default();
+    if let Command::Dump(_) | Command::Explain(_) | Command::Diff(_) = command {
+        check_offline_flags(&given)?;
+    }
     Ok(Invocation { command, given })
 }
 
@@ -337,6 +341,31 @@ fn given_flags(matches: &ArgMatches) -> BTreeMap<String, String> {
     let is_flag = |id: &&str| id.starts_with(|c: char| c.is_ascii_lowercase());
     let ids = matches.ids().map(clap::Id::as_str);
     ids.filter(is_flag).filter(on_command_line).filter_map(text).collect()
+}
+
+/// The running agent has its own node and settings: flags that say others would be ignored.
+fn check_offline_flags(given: &BTreeMap<String, String>) -> Result<(), clap::Error> {
+    if given.contains_key("manifests") {
+        return Ok(());
+    }
+    // Where the agent is found.
+    let asking = ["config", "admin-socket"];
+    let offline = OfflineFlags::augment_args(clap::Command::new("offline"));
+    let lacking: Vec<String> = offline
+        .get_arguments()
+        .filter_map(clap::Arg::get_long)
+        .filter(|name| given.contains_key(*name) && !asking.contains(name))
+        .map(|name| format!("--{name}"))
+        .collect();
+    if lacking.is_empty() {
+        return Ok(());
+    }
+    let message = format!(
+        "{} can only be used with --manifests PATH: without it, the running agent answers for its \
+         own node and with its own settings\n",
+        lacking.join(", ")
+    );
+    Err(clap::Error::raw(ErrorKind::MissingRequiredArgument, message))
 }
 
 impl CompletionsArgs {

@@ -56,6 +56,26 @@ fn mistakes_are_answered_with_what_was_meant() {
 }
 
 #[test]
+fn flags_that_a_running_agent_would_ignore_are_refused() {
+    for (line, flags) in [
+        ("explain shop/web --node-name n", "--node-name"),
+        ("explain shop/web --hostname-override n", "--node-name"),
+        ("explain shop/web --feature-gates TopologyRouting=true", "--feature-gates"),
+        ("dump services --zone-regions a=b --masquerade-all", "--zone-regions, --masquerade-all"),
+        ("diff --nodeport-addresses primary", "--nodeport-addresses"),
+    ] {
+        let words = line.split(' ');
+        let error = parse_from(std::iter::once("sliceproxy").chain(words)).unwrap_err();
+        assert_eq!(error.exit_code(), 2, "{line}");
+        let message = error.to_string();
+        let expected = format!("{flags} can only be used with --manifests PATH");
+        assert!(message.contains(&expected), "{line}: {message}");
+        parsed(&format!("{line} --manifests x")).unwrap();
+    }
+    parsed("explain shop/web --admin-socket /s --config /c --from 10.0.0.1 -o json").unwrap();
+}
+
+#[test]
 fn the_flags_that_were_given_are_known() {
     let given =
         parsed("run --cluster-cidr=10.0.0.0/8 --nodeport-addresses a,b --v=3").unwrap().given;
