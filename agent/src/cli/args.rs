@@ -62,14 +62,17 @@ Examples:
 
 const DIFF_EXAMPLES: &str = "\
 Exit code 0 if the kernel is what it should be, 1 if it is not, 2 if that cannot be said, as
-diff(1). With --manifests the kernel of this network namespace is read; it is never written.
+diff(1). With --manifests the kernel of this network namespace is read; it is never written. Node
+ports are wanted on the node's addresses that this namespace has: elsewhere than on the node, those
+that `render` writes show up as unwanted.
 
 Examples:
   sliceproxy diff
   sliceproxy diff --manifests cluster.yaml --node-name node-a1 -o json";
 
 const RENDER_EXAMPLES: &str = "\
-Touches no kernel and needs no rights. The script replaces the tables as a whole.
+Touches no kernel and needs no rights. The script replaces the tables as a whole. Node ports are
+on the addresses of the Node object; `diff` wants them only where this namespace has those.
 
 Examples:
   sliceproxy render --manifests cluster.yaml --node-name node-a1 > node-a1.nft

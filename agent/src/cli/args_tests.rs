@@ -95,6 +95,17 @@ fn help_fits_its_width_and_has_examples() {
 }
 
 #[test]
+fn the_help_says_where_node_ports_are_wanted() {
+    for (name, sentence) in
+        [("diff", "addresses that this namespace has"), ("render", "only where this namespace has")]
+    {
+        let mut root = Cli::command();
+        let help = root.find_subcommand_mut(name).unwrap().render_help().to_string();
+        assert!(help.contains(sentence), "{help}");
+    }
+}
+
+#[test]
 fn completions_are_written_for_every_shell() {
     for shell in Shell::value_variants() {
         let mut script = Vec::new();
