@@ -105,7 +105,7 @@ fn show_port(page: &mut Page, port: &ServicePortExplanation) {
             vec![
                 cell(format!("  {}", endpoint.endpoint)),
                 optional(endpoint.node.as_ref()),
-                optional(endpoint.percent.map(|percent| format!("{percent:.1} %"))),
+                optional(endpoint.percent.map(output::percent)),
                 used,
                 Cell::lines([endpoint.reason.clone()].into_iter().chain(outside)),
             ]

@@ -120,7 +120,7 @@ fn column_name(view: &MatrixView, nodes: &[usize]) -> String {
 }
 
 fn percent(percent: f64) -> String {
-    if percent == 0.0 { "-".to_owned() } else { format!("{percent:.1} %") }
+    if percent == 0.0 { "-".to_owned() } else { output::percent(percent) }
 }
 
 #[cfg(test)]
