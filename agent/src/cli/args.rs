@@ -199,10 +199,19 @@ pub struct DumpArgs {
     #[arg(long)]
     pub all_nodes: bool,
     /// With --all-nodes: warn where an endpoint gets more than this many times its fair share
-    #[arg(long, value_name = "FACTOR", default_value_t = 2.0)]
+    #[arg(long, value_name = "FACTOR", default_value_t = 2.0, value_parser = factor)]
     pub overload_factor: f64,
     #[command(flatten)]
     pub offline: OfflineFlags,
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    let factor = text.parse().map_err(|error: std::num::ParseFloatError| error.to_string())?;
+    if f64::is_finite(factor) && factor > 0.0 {
+        Ok(factor)
+    } else {
+        Err("must be a number above 0".to_owned())
+    }
 }
 
 /// What `dump` prints.

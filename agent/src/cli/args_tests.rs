@@ -47,6 +47,10 @@ fn mistakes_are_answered_with_what_was_meant() {
         ("dump rows -o jsn", "'json'"),
         ("explain", "<TARGET>"),
         ("explain web", "must be ADDRESS:PORT[/PROTO] or NAMESPACE/SERVICE[:PORT]"),
+        ("dump topology --overload-factor 0", "must be a number above 0"),
+        ("dump topology --overload-factor inf", "must be a number above 0"),
+        ("dump topology --overload-factor NaN", "must be a number above 0"),
+        ("dump topology --overload-factor x", "invalid float"),
         ("run --masquerade-bit x", "invalid digit"),
         ("run extra", "unexpected argument 'extra'"),
     ] {
