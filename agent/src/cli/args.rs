@@ -316,10 +316,15 @@ pub struct Invocation {
     pub given: BTreeMap<String, String>,
 }
 
+/// Everything that can be typed. The version is the program's, whichever command is asked for it.
+fn definition() -> clap::Command {
+    Cli::command().mut_subcommands(|command| command.display_name("sliceproxy"))
+}
+
 /// Parses the process's command line; on a mistake, or when asked for help, prints and ends.
 pub fn parse() -> Invocation {
-    let matches = Cli::command().get_matches();
-    from_matches(&matches).unwrap_or_else(|error| error.format(&mut Cli::command()).exit())
+    let matches = definition().get_matches();
+    from_matches(&matches).unwrap_or_else(|error| error.format(&mut definition()).exit())
 }
 
 /// Parses a given command line, program name first.
@@ -327,7 +332,7 @@ pub fn parse() -> Invocation {
 /// # Errors
 /// clap's, help and version included.
 pub fn parse_from<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<Invocation, clap::Error> {
-    from_matches(&Cli::command().try_get_matches_from(words)?)
+    from_matches(&definition().try_get_matches_from(words)?)
 }
 
 fn from_matches(matches: &ArgMatches) -> Result<Invocation, clap::Error> {
@@ -383,7 +388,7 @@ fn check_offline_flags(given: &BTreeMap<String, String>) -> Result<(), clap::Err
 impl CompletionsArgs {
     /// Writes the script.
     pub fn write(&self, out: &mut impl std::io::Write) {
-        clap_complete::generate(self.shell, &mut Cli::command(), "sliceproxy", out);
+        clap_complete::generate(self.shell, &mut definition(), "sliceproxy", out);
     }
 }
 

@@ -8,7 +8,7 @@ fn parsed(line: &str) -> Result<Invocation, String> {
 
 #[test]
 fn the_definition_is_consistent() {
-    Cli::command().debug_assert();
+    definition().debug_assert();
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn the_flags_that_were_given_are_known() {
 
 #[test]
 fn help_fits_its_width_and_has_examples() {
-    let mut root = Cli::command();
+    let mut root = definition();
     root.build();
     for command in root.get_subcommands_mut().filter(|c| c.get_name() != "help") {
         let help = command.render_help().to_string();
@@ -103,9 +103,18 @@ fn the_help_says_where_node_ports_are_wanted() {
     for (name, sentence) in
         [("diff", "addresses that this namespace has"), ("render", "only where this namespace has")]
     {
-        let mut root = Cli::command();
+        let mut root = definition();
         let help = root.find_subcommand_mut(name).unwrap().render_help().to_string();
         assert!(help.contains(sentence), "{help}");
+    }
+}
+
+#[test]
+fn every_command_has_the_name_and_version_of_the_program() {
+    for line in ["-V", "run -V", "explain -V"] {
+        let words = line.split(' ');
+        let version = parse_from(std::iter::once("sliceproxy").chain(words)).unwrap_err();
+        assert_eq!(version.to_string(), format!("sliceproxy {}\n", version::FULL), "{line}");
     }
 }
 
