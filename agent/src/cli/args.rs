@@ -73,6 +73,8 @@ Examples:
 const RENDER_EXAMPLES: &str = "\
 Touches no kernel and needs no rights. The script replaces the tables as a whole. Node ports are
 on the addresses of the Node object; `diff` wants them only where this namespace has those.
+Prefer the script to -o json: nft's loader of JSON loses the types of maps with verdicts, and
+nft 1.0.6 may crash when it lists what nft 1.1.3 has loaded from it.
 
 Examples:
   sliceproxy render --manifests cluster.yaml --node-name node-a1 > node-a1.nft
@@ -286,7 +288,7 @@ pub struct RenderArgs {
 pub enum RenderFormat {
     /// For nft -f
     Nft,
-    /// For nft -j -f
+    /// For programs; nft -j -f loses the types of maps with verdicts
     Json,
 }
 
