@@ -100,9 +100,11 @@ fn help_fits_its_width_and_has_examples() {
 
 #[test]
 fn the_help_warns_of_what_surprised_people() {
-    for (name, sentence) in
-        [("diff", "addresses that this namespace has"), ("render", "only where this namespace has"),("render", "Prefer the script")]
-    {
+    for (name, sentence) in [
+        ("diff", "addresses that this namespace has"),
+        ("render", "only where this namespace has"),
+        ("render", "Prefer the script"),
+    ] {
         let mut root = definition();
         let help = root.find_subcommand_mut(name).unwrap().render_help().to_string();
         assert!(help.contains(sentence), "{help}");
