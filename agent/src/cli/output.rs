@@ -153,11 +153,6 @@ impl Cell {
     }
 }
 
-/// A share of the traffic that is not nothing.
-pub(super) fn percent(percent: f64) -> String {
-    if percent < 0.05 { "< 0.1 %".to_owned() } else { format!("{percent:.1} %") }
-}
-
 fn longest_word(text: &str) -> usize {
     text.split_whitespace().map(|word| word.chars().count().min(WORD)).max().unwrap_or_default()
 }
@@ -369,13 +364,6 @@ mod tests {
         let mut endless = Page::piped();
         endless.table(&["NAME", "REASON"], [vec![cell("shop/web"), cell("x".repeat(500))]]);
         assert!(endless.text().lines().all(|line| line.len() <= usize::from(WIDTH)));
-    }
-
-    #[test]
-    fn a_small_share_is_not_shown_as_none() {
-        for (share, text) in [(0.001, "< 0.1 %"), (0.05, "0.1 %"), (16.667, "16.7 %")] {
-            assert_eq!(percent(share), text);
-        }
     }
 
     #[test]
