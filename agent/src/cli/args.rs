@@ -381,7 +381,7 @@ fn check_offline_flags(given: &BTreeMap<String, String>) -> Result<(), clap::Err
     }
     let message = format!(
         "{} can only be used with --manifests PATH: without it, the running agent answers for its \
-         own node and with its own settings\n",
+         own node and with its own settings",
         lacking.join(", ")
     );
     Err(clap::Error::raw(ErrorKind::MissingRequiredArgument, message))
