@@ -141,6 +141,9 @@ pub fn head(situation: &Situation<'_>) -> Head {
     head.own.sort_unstable();
     head.shared.sort_unstable();
     head.shared.dedup();
+    // It is kept, and a cluster has as many as it has Service ports.
+    head.own.shrink_to_fit();
+    head.shared.shrink_to_fit();
     head
 }
 

@@ -259,8 +259,8 @@ pub struct SliceEndpoint {
     pub zone: Option<Zone>,
     /// Its region, which only slices with `deprecatedTopology` say.
     pub region: Option<Region>,
-    /// Whom it is meant for; `None` without any.
-    pub hints: Option<Box<Hints>>,
+    /// Whom it is meant for; `None` without any. Endpoints of a zone have the same.
+    pub hints: Option<Arc<Hints>>,
 }
 
 /// An EndpointSlice.

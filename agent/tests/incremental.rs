@@ -113,7 +113,7 @@ prop_compose! {
             node: node.and_then(NodeName::new),
             zone: zone.and_then(Zone::new),
             region: None,
-            hints: hint.map(hinted).map(Box::new),
+            hints: hint.map(hinted).map(Arc::new),
         })
     }
 }

@@ -13,17 +13,10 @@ use crate::kernel::KernelState;
 use crate::program::Program;
 use crate::rows::{AffinityRow, Chain, LearnGroup, Row, RowKey, RowValue, Verdict};
 use crate::transaction::{Stray, Transaction};
+use crate::wishes::Wishes;
 
 /// Marks for which room is kept between transactions.
 const MARKS_KEPT: usize = 1_024;
-
-/// A desired row.
-#[derive(Debug, Clone, Copy)]
-struct Wish {
-    value: RowValue,
-    /// How many asked for it; the row goes with the last of them.
-    holders: u32,
-}
 
 /// A row that the kernel refused and that is left out until its value changes or it is retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +31,9 @@ pub struct SetAside {
 #[derive(Debug, Default)]
 pub struct Ledger {
     programs: Vec<Program>,
-    wishes: FxHashMap<RowKey, Wish>,
+    wishes: Wishes,
+    /// How many more than one asked for a row; it goes with the last of them.
+    sharers: FxHashMap<RowKey, u32>,
     /// Rows whose wish differs from what the kernel holds, with what the kernel holds.
     differing: FxHashMap<RowKey, Option<RowValue>>,
     /// How many desired rows point at a chain.
@@ -77,26 +72,32 @@ impl Ledger {
 
     /// Wishes for `row`, whoever wished for its key before.
     pub fn put(&mut self, row: Row) {
-        self.set(row.key, Some(Wish { value: row.value, holders: 1 }));
+        self.sharers.remove(&row.key);
+        self.set(row.key, Some(row.value));
     }
 
     /// Takes back the wish for `key`, whoever has it.
     pub fn remove(&mut self, key: RowKey) {
+        self.sharers.remove(&key);
         self.set(key, None);
     }
 
     /// Joins those who wish for `row`, a row that several share. Each takes back its own wish with
     /// [`Ledger::release`].
     pub fn hold(&mut self, row: Row) {
-        let holders = self.wishes.get(&row.key).map_or(0, |wish| wish.holders);
-        self.set(row.key, Some(Wish { value: row.value, holders: holders.saturating_add(1) }));
+        if self.wishes.get(&row.key).is_some() {
+            *self.sharers.entry(row.key).or_default() += 1;
+        }
+        self.set(row.key, Some(row.value));
     }
 
     /// Takes back one [`Ledger::hold`].
     pub fn release(&mut self, key: RowKey) {
-        let Some(wish) = self.wishes.get(&key).copied() else { return };
-        let holders = wish.holders.saturating_sub(1);
-        self.set(key, (holders > 0).then_some(Wish { holders, ..wish }));
+        match self.sharers.get_mut(&key) {
+            None => self.set(key, None),
+            Some(1) => drop(self.sharers.remove(&key)),
+            Some(sharers) => *sharers -= 1,
+        }
     }
 
     /// Says what [`Chain::LearnGroup`] chains contain, and gives the chain for `group`.
@@ -127,17 +128,15 @@ impl Ledger {
         self.remembered.retain(|asked| !same(asked));
     }
 
-    fn set(&mut self, key: RowKey, wish: Option<Wish>) {
+    fn set(&mut self, key: RowKey, after: Option<RowValue>) {
         let family = key.family();
         if !self.programs.iter().any(|program| program.family() == family) {
             return;
         }
-        let before = match wish {
-            Some(wish) => self.wishes.insert(key, wish),
+        let before = match after {
+            Some(value) => self.wishes.insert(key, value),
             None => self.wishes.remove(&key),
-        }
-        .map(|wish| wish.value);
-        let after = wish.map(|wish| wish.value);
+        };
         if before == after {
             return;
         }
@@ -189,12 +188,12 @@ impl Ledger {
 
     /// The desired value of `key`.
     pub fn desired(&self, key: &RowKey) -> Option<RowValue> {
-        self.wishes.get(key).map(|wish| wish.value)
+        self.wishes.get(key)
     }
 
     /// All desired rows, in no order.
     pub fn desired_rows(&self) -> impl Iterator<Item = Row> + '_ {
-        self.wishes.iter().map(|(key, wish)| Row { key: *key, value: wish.value })
+        self.wishes.rows()
     }
 
     /// The chains that the desired rows point at, with what they fall back to, sorted.
@@ -214,7 +213,7 @@ impl Ledger {
 
     /// Whether nothing is desired.
     pub fn is_empty(&self) -> bool {
-        self.wishes.is_empty()
+        self.len() == 0
     }
 
     /// Rows that differ from the kernel's and are not set aside.
@@ -304,7 +303,7 @@ impl Ledger {
         }
         for key in &transaction.deleted {
             // Gone, and wanted again only if it was added in the same transaction or is set aside.
-            if self.wishes.contains_key(key) {
+            if self.wishes.get(key).is_some() {
                 self.differing.insert(*key, None);
             } else {
                 self.differing.remove(key);
@@ -373,10 +372,10 @@ impl Ledger {
             }
         }
         self.existing.retain(|(_, chain)| *chain != Chain::RejectNow);
-        for (key, wish) in &self.wishes {
-            let applied = held.remove(key);
-            if applied != Some(wish.value) {
-                self.differing.insert(*key, applied);
+        for row in self.wishes.rows() {
+            let applied = held.remove(&row.key);
+            if applied != Some(row.value) {
+                self.differing.insert(row.key, applied);
             }
         }
         self.differing.extend(held.into_iter().map(|(key, value)| (key, Some(value))));

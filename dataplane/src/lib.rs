@@ -17,3 +17,4 @@ pub mod rows;
 pub mod slots;
 pub mod transaction;
 pub mod walk;
+mod wishes;

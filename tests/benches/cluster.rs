@@ -111,8 +111,8 @@ fn populate(api: &Api, size: Size) -> Result<()> {
             let all = number * size.endpoints..(number + 1) * size.endpoints;
             for start in all.clone().step_by(SLICE_SIZE as usize) {
                 let part = start..(start + SLICE_SIZE).min(all.end);
-                let endpoints = part.clone().map(endpoint).collect();
-                api.create(&slice(&format!("{name}-{start}"), &name, endpoints))?;
+                let endpoints: Vec<Value> = part.map(endpoint).collect();
+                api.create(&slice(&format!("{name}-{start}"), &name, &endpoints))?;
             }
         }
         Ok(())
@@ -142,7 +142,7 @@ fn endpoint(number: u32) -> Value {
     })
 }
 
-fn slice(name: &str, service: &str, endpoints: Vec<Value>) -> Value {
+fn slice(name: &str, service: &str, endpoints: &[Value]) -> Value {
     json!({
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
@@ -199,8 +199,8 @@ impl Probe {
         let spec = json!({"ports": [{"name": "http", "port": 80}]});
         let made = stage.api.create(&service(NAMESPACE, "probe", &spec))?;
         let ip = made["spec"]["clusterIP"].as_str().context("no cluster IP")?;
-        let endpoints = vec![json!({"addresses": [addresses[1]]})];
-        stage.api.create(&slice("probe", "probe", endpoints))?;
+        let endpoints = [json!({"addresses": [addresses[1]]})];
+        stage.api.create(&slice("probe", "probe", &endpoints))?;
         Ok(Self { target: SocketAddr::new(ip.parse()?, 80), addresses })
     }
 

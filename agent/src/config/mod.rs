@@ -33,7 +33,7 @@ mod legacy;
 mod load;
 mod resolve;
 pub mod selector;
-mod suggest;
+pub(crate) mod suggest;
 #[cfg(test)]
 mod tests;
 

@@ -9,12 +9,12 @@ use super::address::{parse_address, special_kind};
 use super::rejections::Rejections;
 use super::{
     BAD_PORT_NAME, Converted, UNKNOWN_PROTOCOL, check_name, filled, is_name, is_port_name,
-    object_name, port, protocol, timestamp,
+    number_text, object_name, port, port_fault, protocol, timestamp,
 };
 use crate::model::{
     Conditions, Hints, NodeName, ObjectName, Region, Slice, SliceEndpoint, SlicePort, Zone,
 };
-use crate::wire;
+use crate::wire::{self, Number};
 
 /// Most endpoints of one slice; the API server accepts 1,000.
 pub const MAX_ENDPOINTS: usize = 10_000;
@@ -103,12 +103,10 @@ fn ports(wire: &wire::EndpointSlice<'_>, rejections: &mut Rejections) -> Vec<Sli
             rejections.add(format_args!("ports[{i}].protocol"), value, UNKNOWN_PROTOCOL);
             continue;
         };
-        let Some(port) = wire.port.and_then(port) else {
-            rejections.add(
-                format_args!("ports[{i}].port"),
-                wire.port.map(|port| port.to_string()).unwrap_or_default(),
-                "not a port from 1 to 65535; this port of the slice is not used",
-            );
+        let written = wire.port.as_ref();
+        let Some(port) = written.and_then(Number::whole).and_then(port) else {
+            let value = number_text(written);
+            rejections.add(format_args!("ports[{i}].port"), value, port_fault(written));
             continue;
         };
         if ports.iter().any(|p| *p.name == *name && p.protocol == protocol) {
@@ -202,7 +200,7 @@ fn hints(
     index: usize,
     names: &mut Names,
     rejections: &mut Rejections,
-) -> Option<Box<Hints>> {
+) -> Option<Arc<Hints>> {
     let nodes = rejections.limit(
         format_args!("endpoints[{index}].hints.forNodes"),
         &wire.for_nodes,
@@ -217,18 +215,43 @@ fn hints(
         nodes: nodes.iter().filter_map(hinted).map(|node| names.node(node)).collect(),
         zones: zones.iter().filter_map(hinted).map(|zone| Zone(names.share(zone))).collect(),
     };
-    (!hints.nodes.is_empty() || !hints.zones.is_empty()).then(|| Box::new(hints))
+    (!hints.nodes.is_empty() || !hints.zones.is_empty()).then(|| names.share_hints(hints))
 }
 
 fn hinted<'n>(hint: &'n wire::Named<'_>) -> Option<&'n str> {
     filled(hint.name.as_ref())
 }
 
-/// The last few names of nodes, zones and regions: endpoints of a slice repeat each other's.
+/// The last few names of nodes, zones and regions, and the last few hints: endpoints of a slice
+/// repeat each other's.
 #[derive(Debug, Default)]
 struct Names {
-    recent: [Option<Arc<str>>; 8],
+    recent: Recent<str>,
+    hints: Recent<Hints>,
+}
+
+/// The last few of many values.
+#[derive(Debug)]
+struct Recent<T: ?Sized> {
+    values: [Option<Arc<T>>; 8],
     next: usize,
+}
+
+impl<T: ?Sized> Default for Recent<T> {
+    fn default() -> Self {
+        Self { values: Default::default(), next: 0 }
+    }
+}
+
+impl<T: PartialEq + ?Sized> Recent<T> {
+    fn find(&self, value: &T) -> Option<Arc<T>> {
+        self.values.iter().flatten().find(|known| ***known == *value).cloned()
+    }
+
+    fn keep(&mut self, new: &Arc<T>) {
+        self.values[self.next] = Some(Arc::clone(new));
+        self.next = (self.next + 1) % self.values.len();
+    }
 }
 
 impl Names {
@@ -241,12 +264,18 @@ impl Names {
     }
 
     fn share(&mut self, name: &str) -> Arc<str> {
-        if let Some(known) = self.recent.iter().flatten().find(|known| ***known == *name) {
-            return Arc::clone(known);
-        }
-        let new: Arc<str> = name.into();
-        self.recent[self.next] = Some(Arc::clone(&new));
-        self.next = (self.next + 1) % self.recent.len();
-        new
+        self.recent.find(name).unwrap_or_else(|| {
+            let new = name.into();
+            self.recent.keep(&new);
+            new
+        })
+    }
+
+    fn share_hints(&mut self, hints: Hints) -> Arc<Hints> {
+        self.hints.find(&hints).unwrap_or_else(|| {
+            let new = Arc::new(hints);
+            self.hints.keep(&new);
+            new
+        })
     }
 }

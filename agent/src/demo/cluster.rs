@@ -198,7 +198,7 @@ impl DemoService {
             node: NodeName::new(pod.place.node),
             zone: Zone::new(pod.place.zone),
             region: None,
-            hints: self.hinted.then(|| Box::new(hints_of(pod))),
+            hints: self.hinted.then(|| Arc::new(hints_of(pod))),
         });
         Slice {
             name: slice_name(self, family),

@@ -1,12 +1,13 @@
 //! One Service port in one family: its pool, the frontends it owns, and what it has in the ledger.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use sliceproxy_dataplane::frontend::{Endpoint, Frontend};
 use sliceproxy_dataplane::ledger::Ledger;
 use sliceproxy_dataplane::rows::{Row, RowKey, Slot};
 use sliceproxy_dataplane::slots::{SlotChanges, Slots};
+use smallvec::SmallVec;
 
 use crate::claims::Claims;
 use crate::desired::{Feeds, FrontendKind, Head, Situation, head};
@@ -16,13 +17,26 @@ use crate::pool::{Pool, PoolChanges};
 /// What the ledger holds for a Service port.
 #[derive(Debug, Clone, Default)]
 struct Rendered {
-    frontends: BTreeMap<Frontend, Feeds>,
+    /// Sorted.
+    frontends: SmallVec<[(Frontend, Feeds); 1]>,
     cluster: u32,
     local: u32,
     head: Head,
     hairpins: BTreeSet<Endpoint>,
     /// Endpoints, and how many of them get connections, where a limit keeps some out.
     rounded: Option<(u32, u32)>,
+}
+
+impl Rendered {
+    /// Where `frontend` is, or has to be put.
+    fn place(&self, frontend: &Frontend) -> Result<usize, usize> {
+        self.frontends.binary_search_by_key(frontend, |(frontend, _)| *frontend)
+    }
+
+    /// What `frontend` reads, if it is there.
+    fn feeds(&self, frontend: &Frontend) -> Option<Feeds> {
+        self.place(frontend).ok().map(|place| self.frontends[place].1)
+    }
 }
 
 /// What holds for every Service port of a node.
@@ -91,7 +105,7 @@ impl Port {
 
     /// The frontends that it owns.
     pub fn owned(&self) -> impl Iterator<Item = &Frontend> {
-        self.rendered.frontends.keys()
+        self.rendered.frontends.iter().map(|(frontend, _)| frontend)
     }
 
     /// Whether `endpoint` may serve connections of this Service port.
@@ -102,7 +116,7 @@ impl Port {
     /// Whether a connection to `frontend` may be given `endpoint`. `inside`: from a pod or this node,
     /// as opposed to a client outside.
     pub fn gives(&self, frontend: &Frontend, endpoint: &Endpoint, inside: bool) -> bool {
-        let Some(feeds) = self.rendered.frontends.get(frontend) else { return false };
+        let Some(feeds) = self.rendered.feeds(frontend) else { return false };
         let slots = if feeds.cluster && (inside || !feeds.local) {
             self.pool.cluster()
         } else {
@@ -122,9 +136,10 @@ impl Port {
         let kept =
             |frontend: &Frontend| owned.binary_search_by_key(frontend, |(owned, _)| *owned).is_ok();
         let lost: Vec<Frontend> =
-            self.rendered.frontends.keys().filter(|frontend| !kept(frontend)).copied().collect();
+            self.owned().filter(|frontend| !kept(frontend)).copied().collect();
         for frontend in &lost {
-            if let Some(feeds) = self.rendered.frontends.remove(frontend) {
+            if let Ok(place) = self.rendered.place(frontend) {
+                let (_, feeds) = self.rendered.frontends.remove(place);
                 self.clear_slots(*frontend, feeds, ledger);
             }
         }
@@ -166,17 +181,19 @@ impl Port {
         let mut gained = Vec::new();
         for &(frontend, kind) in owned {
             let feeds = Feeds::of(service, kind);
-            match self.rendered.frontends.get(&frontend) {
-                Some(before) if *before == feeds => {
+            match self.rendered.place(&frontend) {
+                Ok(place) if self.rendered.frontends[place].1 == feeds => {
                     self.change_slots(frontend, feeds, changes, ledger);
                 }
-                before => {
-                    match before.copied() {
-                        Some(before) => self.clear_slots(frontend, before, ledger),
-                        None => gained.push(frontend),
-                    }
+                Ok(place) => {
+                    let before = std::mem::replace(&mut self.rendered.frontends[place].1, feeds);
+                    self.clear_slots(frontend, before, ledger);
                     self.fill_slots(frontend, feeds, ledger);
-                    self.rendered.frontends.insert(frontend, feeds);
+                }
+                Err(place) => {
+                    self.rendered.frontends.insert(place, (frontend, feeds));
+                    gained.push(frontend);
+                    self.fill_slots(frontend, feeds, ledger);
                 }
             }
         }

@@ -16,6 +16,9 @@ use crate::transaction::Transaction;
 /// An attribute's length has 16 bits and the longest element takes about 100 bytes.
 pub(super) const ROWS_PER_MESSAGE: usize = 400;
 
+/// Bytes for which room is kept between transactions.
+const ROOM: usize = 1 << 20;
+
 /// What is done with a set element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operation {
@@ -102,6 +105,13 @@ impl Batch {
             self.out.add_flags(last.start, flag::ACK);
         }
         self.frame(message::BATCH_END);
+    }
+
+    /// Gives back the memory that only a first load needs.
+    pub(super) fn shrink(&mut self) {
+        if self.out.room() > ROOM {
+            *self = Self::new(self.can_destroy);
+        }
     }
 
     /// The message with that sequence number.

@@ -155,12 +155,13 @@ impl Kernel for NetlinkKernel {
         if transaction.is_empty() {
             return Ok(Committed::default());
         }
-        if let Some(result) = self.attempt(transaction, ROWS_PER_MESSAGE) {
-            return result;
-        }
         // An older kernel names the refused message only: one row in each makes that enough.
-        self.attempt(transaction, 1)
-            .unwrap_or_else(|| Err(KernelError::Protocol("a refusal that names no row".into())))
+        let result = self
+            .attempt(transaction, ROWS_PER_MESSAGE)
+            .or_else(|| self.attempt(transaction, 1))
+            .unwrap_or_else(|| Err(KernelError::Protocol("a refusal that names no row".into())));
+        self.batch.shrink();
+        result
     }
 
     fn read(&mut self) -> Result<KernelState, KernelError> {

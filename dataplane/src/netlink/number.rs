@@ -69,7 +69,10 @@ pub(super) const LIST_ELEMENT: u16 = 1;
 /// Attributes of tables.
 pub(super) mod table {
     pub(in crate::netlink) const NAME: u16 = 1;
+    pub(in crate::netlink) const FLAGS: u16 = 2;
     pub(in crate::netlink) const USER_DATA: u16 = 6;
+    /// Flag: the table's chains are not called.
+    pub(in crate::netlink) const DORMANT: u32 = 1;
 }
 
 /// Attributes of chains.

@@ -46,6 +46,11 @@ impl Buffer {
         self.bytes.len()
     }
 
+    /// Bytes that fit without more memory.
+    pub(super) fn room(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Begins a message; returns its offset, for [`Buffer::end_message`]. The sequence number is
     /// `sequence`, the sender is filled in by the kernel.
     pub(super) fn begin_message(

@@ -1,36 +1,31 @@
-//! Texts that many objects share: names of nodes, zones, namespaces, ports. 100,000 endpoints name
-//! a few thousand nodes; each is kept once.
+//! What many objects share: names of nodes, zones, namespaces and ports, and hints. 100,000 endpoints
+//! name a few thousand nodes; each is kept once.
 
+use std::hash::Hash;
 use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 
-use crate::model::{Slice, SliceEndpoint};
+use crate::model::{Hints, Slice, SliceEndpoint};
 
-/// Texts are not looked through for unused ones before there are this many.
+/// Values are not looked through for unused ones before there are this many.
 const FEW: usize = 4_096;
 
-/// Every text in use, once.
-#[derive(Debug)]
+/// Every text and all hints in use, once.
+#[derive(Debug, Default)]
 pub(super) struct Texts {
-    known: FxHashSet<Arc<str>>,
-    sweep_at: usize,
-}
-
-impl Default for Texts {
-    fn default() -> Self {
-        Self { known: FxHashSet::default(), sweep_at: FEW }
-    }
+    texts: Known<str>,
+    hints: Known<Hints>,
 }
 
 impl Texts {
     /// Lets a slice share what it has in common with others.
     pub(super) fn share_in(&mut self, slice: &mut Slice) {
-        self.share(&mut slice.name.namespace);
+        self.texts.share(&mut slice.name.namespace);
         slice.service.namespace = Arc::clone(&slice.name.namespace);
-        self.share(&mut slice.service.name);
+        self.texts.share(&mut slice.service.name);
         for port in &mut slice.ports {
-            self.share(&mut port.name);
+            self.texts.share(&mut port.name);
         }
         for endpoint in &mut slice.endpoints {
             self.share_in_endpoint(endpoint);
@@ -42,24 +37,37 @@ impl Texts {
         let nodes = node.iter_mut().map(|node| &mut node.0);
         let zones = zone.iter_mut().map(|zone| &mut zone.0);
         let regions = region.iter_mut().map(|region| &mut region.0);
-        nodes.chain(zones).chain(regions).for_each(|text| self.share(text));
+        nodes.chain(zones).chain(regions).for_each(|text| self.texts.share(text));
         if let Some(hints) = hints {
-            let nodes = hints.nodes.iter_mut().map(|node| &mut node.0);
-            let zones = hints.zones.iter_mut().map(|zone| &mut zone.0);
-            nodes.chain(zones).for_each(|text| self.share(text));
+            self.hints.share(hints);
         }
     }
+}
 
-    fn share(&mut self, text: &mut Arc<str>) {
-        if let Some(known) = self.known.get(&**text) {
-            *text = Arc::clone(known);
+/// Every value in use, once.
+#[derive(Debug)]
+struct Known<T: ?Sized> {
+    values: FxHashSet<Arc<T>>,
+    sweep_at: usize,
+}
+
+impl<T: ?Sized> Default for Known<T> {
+    fn default() -> Self {
+        Self { values: FxHashSet::default(), sweep_at: FEW }
+    }
+}
+
+impl<T: Eq + Hash + ?Sized> Known<T> {
+    fn share(&mut self, value: &mut Arc<T>) {
+        if let Some(known) = self.values.get(&**value) {
+            *value = Arc::clone(known);
             return;
         }
-        if self.known.len() >= self.sweep_at {
-            self.known.retain(|known| Arc::strong_count(known) > 1);
-            self.sweep_at = (self.known.len() * 2).max(FEW);
+        if self.values.len() >= self.sweep_at {
+            self.values.retain(|known| Arc::strong_count(known) > 1);
+            self.sweep_at = (self.values.len() * 2).max(FEW);
         }
-        self.known.insert(Arc::clone(text));
+        self.values.insert(Arc::clone(value));
     }
 }
 
@@ -70,7 +78,7 @@ mod tests {
 
     #[test]
     fn equal_texts_become_one_and_unused_ones_go() {
-        let mut texts = Texts::default();
+        let mut texts = Known::default();
         let (mut a, mut b): (Arc<str>, Arc<str>) = ("zone".into(), "zone".into());
         texts.share(&mut a);
         texts.share(&mut b);
@@ -78,7 +86,7 @@ mod tests {
         for i in 0..100_000 {
             texts.share(&mut i.to_string().into());
         }
-        assert!(texts.known.len() <= FEW, "{}", texts.known.len());
-        assert!(texts.known.contains("zone"));
+        assert!(texts.values.len() <= FEW, "{}", texts.values.len());
+        assert!(texts.values.contains("zone"));
     }
 }

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 use super::*;
 use crate::model::{Conditions, Hints, NodeName, Region, Zone};
@@ -30,7 +31,7 @@ fn endpoint_of(zone: &str, node: &str, conditions: Conditions, hint: &str) -> Sl
         node: NodeName::new(node),
         zone: Zone::new(zone),
         region: None,
-        hints: Zone::new(hint).map(|zone| Box::new(Hints { nodes: Vec::new(), zones: vec![zone] })),
+        hints: Zone::new(hint).map(|zone| Arc::new(Hints { nodes: Vec::new(), zones: vec![zone] })),
     }
 }
 

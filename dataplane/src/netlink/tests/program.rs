@@ -192,6 +192,10 @@ fn damage_is_told_in_words() {
         ("delete rule ip sliceproxy refuse handle HANDLE", "chain refuse has 2 rules instead of 3"),
         ("add rule ip sliceproxy nat-output accept", "chain nat-output has 2 rules instead of 1"),
         ("insert rule ip sliceproxy select counter", "chain select: rule 1 differs"),
+        (
+            "add table ip sliceproxy { flags dormant; }",
+            "the table is dormant: the kernel passes it over",
+        ),
         ("flush chain ip sliceproxy pick-2", "chain pick-2 has 0 rules instead of 2"),
         ("add chain ip sliceproxy mine", "chain mine is not part of the program"),
         ("add set ip sliceproxy mine { type mark; }", "set mine is not part of the program"),
