@@ -243,28 +243,22 @@ mod tests {
     use sliceproxy_dataplane::frontend::Protocol;
 
     use super::*;
-    use crate::model::{ObjectName, TopologyAnnotations};
+    use crate::model::ObjectName;
 
     fn service(cluster_ips: &[&str]) -> Service {
         Service {
-            name: ObjectName::new("shop", "web"),
-            uid: "".into(),
-            created: 0,
-            cluster_ips: cluster_ips.iter().map(|ip| ip.parse().unwrap()).collect(),
             external_ips: vec!["192.0.2.1".parse().unwrap()],
             load_balancer_ips: vec!["192.0.2.1".parse().unwrap()],
-            source_ranges: vec![],
-            ports: vec![ServicePort {
-                name: "http".into(),
-                protocol: Protocol::Tcp,
-                port: 80,
-                node_port: Some(30080),
-            }],
-            internal_policy: TrafficPolicy::Cluster,
-            external_policy: TrafficPolicy::Cluster,
-            affinity_timeout: None,
-            health_check_node_port: None,
-            topology: TopologyAnnotations::default(),
+            ..Service::new(
+                ObjectName::new("shop", "web"),
+                cluster_ips.iter().map(|ip| ip.parse().unwrap()).collect(),
+                vec![ServicePort {
+                    name: "http".into(),
+                    protocol: Protocol::Tcp,
+                    port: 80,
+                    node_port: Some(30080),
+                }],
+            )
         }
     }
 

@@ -25,7 +25,7 @@ const QUIET: Duration = Duration::from_secs(2);
 /// again and again must not keep this node busy.
 const READ_BACK_REST: Duration = Duration::from_millis(500);
 /// The same in relation to the time that reading takes.
-const READ_BACK_REST_SHARE: u32 = 10;
+const READ_BACK_REST_SHARE: u32 = 2;
 /// Reading the kernel back may take this part of the time at most: one in a hundred.
 const READ_BACK_SHARE: u32 = 100;
 
@@ -239,6 +239,7 @@ impl<K: Kernel, O: Observer<K>> Driver<K, O> {
                 self.changed();
             }
             Message::Distrust => {
+                self.engine.distrust_clients();
                 let soon = Instant::now().max(self.read_back_rest);
                 self.read_back_due = self.read_back_due.min(soon);
             }
@@ -285,8 +286,9 @@ impl<K: Kernel, O: Observer<K>> Driver<K, O> {
         let end = Instant::now();
         let took = end - start;
         if reads {
-            self.read_back_due = end + self.pace.read_back.max(took * READ_BACK_SHARE);
-            self.read_back_rest = end + READ_BACK_REST.max(took * READ_BACK_REST_SHARE);
+            let reading = self.engine.read_time();
+            self.read_back_due = end + self.pace.read_back.max(reading * READ_BACK_SHARE);
+            self.read_back_rest = end + READ_BACK_REST.max(reading * READ_BACK_REST_SHARE);
         }
         match result {
             Ok(synced) => {

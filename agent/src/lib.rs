@@ -1,6 +1,7 @@
 //! sliceproxy: a Kubernetes node proxy. EndpointSlices and Services in, rows of a fixed nftables
 //! program out. The binary is a thin shell around this library.
 
+pub mod alone;
 pub mod cache;
 pub mod claims;
 pub mod cli;

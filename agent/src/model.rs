@@ -182,6 +182,25 @@ pub struct Service {
 }
 
 impl Service {
+    /// A Service that asks for nothing but these cluster IPs and ports: the API's defaults.
+    pub fn new(name: ServiceName, cluster_ips: Vec<IpAddr>, ports: Vec<ServicePort>) -> Self {
+        Self {
+            name,
+            uid: "".into(),
+            created: 0,
+            cluster_ips,
+            external_ips: Vec::new(),
+            load_balancer_ips: Vec::new(),
+            source_ranges: Vec::new(),
+            ports,
+            internal_policy: TrafficPolicy::Cluster,
+            external_policy: TrafficPolicy::Cluster,
+            affinity_timeout: None,
+            health_check_node_port: None,
+            topology: TopologyAnnotations::default(),
+        }
+    }
+
     /// The cluster IP of `family`.
     pub fn cluster_ip(&self, family: Family) -> Option<IpAddr> {
         self.cluster_ips.iter().copied().find(|ip| Family::of(*ip) == family)

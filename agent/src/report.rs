@@ -73,6 +73,11 @@ impl LogObserver {
     }
 }
 
+/// To a tenth.
+fn milliseconds(span: Duration) -> f64 {
+    (span.as_secs_f64() * 1e4).round() / 10.0
+}
+
 impl<K: Kernel> Observer<K> for LogObserver {
     fn synced(&mut self, engine: &Engine<K>, synced: &Synced, took: Duration) {
         let (added, deleted) = (synced.added.len(), synced.deleted.len());
@@ -94,7 +99,7 @@ impl<K: Kernel> Observer<K> for LogObserver {
                 added,
                 deleted,
                 programs_installed = synced.installed.len(),
-                took_ms = took.as_secs_f64() * 1e3,
+                took_ms = milliseconds(took),
                 "in step with the cluster; ready"
             );
         } else if synced.repaired && synced.transactions > 0 {
@@ -121,5 +126,18 @@ impl<K: Kernel> Observer<K> for LogObserver {
             );
             self.last_error = Some(text);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_in_the_log_have_one_digit_after_the_point() {
+        let text = |nanos| milliseconds(Duration::from_nanos(nanos)).to_string();
+        assert_eq!(text(14_898_891), "14.9");
+        assert_eq!(text(1_234_049_999), "1234");
+        assert_eq!(text(40_000), "0");
     }
 }

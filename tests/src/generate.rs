@@ -6,7 +6,6 @@ use std::sync::Arc;
 use sliceproxy::engine::Settings;
 use sliceproxy::model::{
     Conditions, Event, NodeName, ObjectName, Service, ServicePort, Slice, SliceEndpoint, SlicePort,
-    TopologyAnnotations, TrafficPolicy,
 };
 use sliceproxy_dataplane::frontend::{Family, Protocol};
 use sliceproxy_dataplane::program::ProgramConfig;
@@ -34,24 +33,17 @@ pub fn settings() -> Settings {
 /// A Service with one TCP port and a cluster IP made of its number.
 pub fn service(number: u32) -> Arc<Service> {
     Arc::new(Service {
-        name: name(number),
-        uid: "".into(),
         created: i64::from(number),
-        cluster_ips: vec![address(11, number + 1)],
-        external_ips: vec![],
-        load_balancer_ips: vec![],
-        source_ranges: vec![],
-        ports: vec![ServicePort {
-            name: "http".into(),
-            protocol: Protocol::Tcp,
-            port: 80,
-            node_port: None,
-        }],
-        internal_policy: TrafficPolicy::Cluster,
-        external_policy: TrafficPolicy::Cluster,
-        affinity_timeout: None,
-        health_check_node_port: None,
-        topology: TopologyAnnotations::default(),
+        ..Service::new(
+            name(number),
+            vec![address(11, number + 1)],
+            vec![ServicePort {
+                name: "http".into(),
+                protocol: Protocol::Tcp,
+                port: 80,
+                node_port: None,
+            }],
+        )
     })
 }
 

@@ -76,7 +76,8 @@ fn an_endpoint_that_leaves_touches_three_rows_of_each_frontend() {
     let lab = ShopLab::new(&shop, "node-a1").unwrap();
     let manifests = Manifests::new();
     let _agent = start(&lab, &manifests.path());
-    assert!(who_answers(&lab).contains("web-1"));
+    let pods = who_answers(&lab);
+    assert!(pods.contains("web-1"), "{pods:?}");
 
     let mut monitor = Nft::system().monitor(lab.lab.node()).unwrap();
     manifests.unready("10.244.2.10");

@@ -3,186 +3,23 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::net::TcpListener;
 
-use serde_json::{Value, json};
+use serde_json::json;
+use sliceproxy::lab::Lab;
 use sliceproxy::lab::probe::Outcome;
-use sliceproxy::lab::{self, Lab, NodeAddresses};
 use sliceproxy_dataplane::frontend::{Frontend, Protocol};
 use sliceproxy_tests::agent::{Agent, command, printed};
-use sliceproxy_tests::cluster::{
-    self, Api, Cluster, Node, Options, Pod, Restart, User, endpoints, service,
-};
-use sliceproxy_tests::{require_root, wait_for};
+use sliceproxy_tests::cluster::{Node, Options, Restart, User, endpoints};
+use sliceproxy_tests::wait_for;
 
-const LIMIT: Duration = Duration::from_secs(30);
-/// Answers and refusals take a thousandth of it.
-const PATIENCE: Duration = Duration::from_millis(500);
-const NODE: &str = "node-1";
-const CONTROL_PLANE: &str = "192.0.2.10";
+#[path = "cluster_scene/mod.rs"]
+mod scene;
+
+use scene::{LIMIT, NODE, PATIENCE, Scene, cluster_ips, ip, pod, pod_ips, web_spec};
+
 /// The role's account, as the API server knows it.
 const ACCOUNT: &str = "system:serviceaccount:kube-system:sliceproxy";
-
-fn ip(text: &str) -> IpAddr {
-    text.parse().unwrap()
-}
-
-/// A node with a control plane beside it, a client, and three pods that answer on port 8080: one on
-/// the node, two elsewhere.
-struct Scene {
-    // Its processes end before their namespace goes.
-    cluster: Cluster,
-    lab: Lab,
-}
-
-/// Number and node of each pod.
-const PODS: [(u8, &str); 3] = [(1, NODE), (2, "node-2"), (3, "node-2")];
-
-fn pod_ips(number: u8) -> [IpAddr; 2] {
-    [ip(&format!("10.244.{number}.1")), ip(&format!("fd00:244:{number}::1"))]
-}
-
-fn pod(number: u8) -> Pod {
-    let (_, node) = PODS[usize::from(number) - 1];
-    let mut pod = Pod::new("shop", &pod_name(number), "web", node, &pod_ips(number));
-    pod.ports = vec![("http".to_owned(), 8080, "TCP".to_owned())];
-    pod
-}
-
-fn pod_name(number: u8) -> String {
-    format!("web-{number}")
-}
-
-impl Scene {
-    fn new(options: Options) -> Self {
-        require_root();
-        cluster::binaries().unwrap();
-        let addresses =
-            NodeAddresses { v4: "172.18.0.11".parse().unwrap(), v6: "fd00:18::b".parse().unwrap() };
-        let mut lab = Lab::new(addresses).unwrap();
-        lab.add_outside("client", &[ip("203.0.113.9"), ip("2001:db8::9")]).unwrap();
-        let mut machines = vec![lab::Pod {
-            name: "control-plane".into(),
-            addresses: vec![ip(CONTROL_PLANE)],
-            ports: Vec::new(),
-        }];
-        machines.extend(PODS.iter().map(|(number, _)| lab::Pod {
-            name: pod_name(*number),
-            addresses: pod_ips(*number).to_vec(),
-            ports: vec![lab::Port::tcp(8080)],
-        }));
-        machines.push(lab::Pod {
-            name: "caller".into(),
-            addresses: vec![ip("10.244.1.200"), ip("fd00:244:1::200")],
-            ports: Vec::new(),
-        });
-        lab.add_pods(&machines).unwrap();
-        let options = Options { addresses: vec![ip(CONTROL_PLANE)], ..options };
-        let machine = lab.machine("control-plane").unwrap();
-        let cluster = machine.netns().run(|| Cluster::start(options)).unwrap().unwrap();
-        let scene = Self { cluster, lab };
-        scene.populate();
-        scene
-    }
-
-    /// Nodes, the namespace, and the account with exactly the rights of the deployment.
-    fn populate(&self) {
-        let api = self.api();
-        api.add_namespace("shop").unwrap();
-        for (number, zone) in [(1_u8, "eu-1a"), (2, "eu-1b")] {
-            api.add_node(&Node {
-                name: format!("node-{number}"),
-                zone: zone.to_owned(),
-                region: "eu-1".to_owned(),
-                pod_cidrs: vec![format!("10.244.{number}.0/24"), format!("fd00:244:{number}::/64")],
-                addresses: vec![
-                    [172, 18, 0, 10 + number].into(),
-                    ip(&format!("fd00:18::{:x}", 10 + number)),
-                ],
-            })
-            .unwrap();
-        }
-        let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/base");
-        for file in ["service-account.yaml", "cluster-role.yaml"] {
-            let text = std::fs::read_to_string(base.join(file)).unwrap();
-            // The namespace that kustomization.yaml sets.
-            let account = "kind: ServiceAccount\nmetadata:\n";
-            let text = text.replace(account, &format!("{account}  namespace: kube-system\n"));
-            api.apply_manifests(&text).unwrap();
-        }
-    }
-
-    fn api(&self) -> Api {
-        self.cluster.api().unwrap()
-    }
-
-    fn kubeconfig(&self) -> PathBuf {
-        let token = self.api().service_account_token("kube-system", "sliceproxy", 3600).unwrap();
-        self.cluster.kubeconfig_with("sliceproxy", &self.cluster.server(), &token).unwrap()
-    }
-
-    fn args(kubeconfig: &Path, more: &[&str]) -> Vec<String> {
-        let kubeconfig = kubeconfig.to_str().unwrap();
-        let fixed = ["--kubeconfig", kubeconfig, "--node-name", NODE, "--v", "2"];
-        fixed.iter().chain(more).map(|text| (*text).to_owned()).collect()
-    }
-
-    fn agent(&self, more: &[&str]) -> Agent<'_> {
-        let mut all = vec!["--cluster-cidr", "10.244.0.0/16,fd00:244::/32"];
-        all.extend(more);
-        Agent::start_in_sync(self.lab.node(), &Self::args(&self.kubeconfig(), &all)).unwrap()
-    }
-
-    /// Who answers a number of connections at once, seen from a pod.
-    fn answers(&self, frontend: Frontend) -> BTreeSet<String> {
-        let caller = self.lab.machine("caller").unwrap().vantage().patience(PATIENCE);
-        let outcomes = caller.connect_all(&[frontend; 40]).unwrap();
-        outcomes
-            .into_iter()
-            .map(|outcome| match outcome {
-                Outcome::Answered { by, .. } => by,
-                other => other.to_string(),
-            })
-            .collect()
-    }
-
-    /// Waits until exactly these answer.
-    fn wait_for_answers(&self, what: &str, frontend: Frontend, expected: &[&str]) {
-        let expected: BTreeSet<String> = expected.iter().map(|&name| name.to_owned()).collect();
-        let mut last = BTreeSet::new();
-        let done = wait_for(what, LIMIT, || {
-            last = self.answers(frontend);
-            (last == expected).then_some(())
-        });
-        assert!(done.is_ok(), "{what}: {frontend}: {last:?} instead of {expected:?}");
-    }
-
-    /// Applies a Service and gives it as the API server completed it.
-    fn add_service(&self, name: &str, spec: &Value) -> Value {
-        self.api().apply(&service("shop", name, spec)).unwrap()
-    }
-}
-
-fn web_spec() -> Value {
-    json!({
-        "selector": {"app": "web"},
-        "ipFamilyPolicy": "RequireDualStack",
-        "ports": [{"name": "http", "port": 80, "targetPort": "http"}],
-    })
-}
-
-/// The frontends on the Service's cluster IPs.
-fn cluster_ips(service: &Value, port: u16) -> Vec<Frontend> {
-    let ips = service["spec"]["clusterIPs"].as_array().unwrap();
-    let at = |address: &Value| Frontend {
-        address: ip(address.as_str().unwrap()),
-        protocol: Protocol::Tcp,
-        port,
-    };
-    ips.iter().map(at).collect()
-}
 
 #[test]
 #[ignore = "a control plane: minutes to build it the first time"]
@@ -267,6 +104,15 @@ fn it_asks_for_what_it_needs_and_its_role_is_enough() {
         later.then_some(())
     })
     .unwrap();
+    // Somebody has the port that a load balancer is to ask on.
+    let taken = scene.lab.node().run(|| TcpListener::bind("0.0.0.0:32100")).unwrap().unwrap();
+    let checked = json!({
+        "type": "LoadBalancer",
+        "externalTrafficPolicy": "Local",
+        "healthCheckNodePort": 32100,
+        "ports": [{"port": 80}],
+    });
+    scene.add_service("checked", &checked);
     let _agent = scene.agent(&["--feature-gates", "TopologyRouting=true"]);
 
     let events = |namespace: &str| {
@@ -283,6 +129,12 @@ fn it_asks_for_what_it_needs_and_its_role_is_enough() {
         (&conflict["type"], &conflict["reportingInstance"]),
         (&json!("Warning"), &json!(NODE))
     );
+    let check = wait_for("the Event about the health check", LIMIT, || {
+        let mut all = events("shop").into_iter();
+        all.find(|event| event["reason"] == "FailedToStartServiceHealthcheck")
+    });
+    assert_eq!(check.unwrap()["regarding"]["name"], "checked");
+    drop(taken);
     let start = wait_for("the Event about the start", LIMIT, || {
         events("default").into_iter().find(|event| event["reason"] == "Starting")
     });
@@ -365,6 +217,15 @@ fn without_the_api_server_rules_stay_and_afterwards_they_are_right() {
     };
     wait(lab, "both pods", &["web-1", "web-2"]);
 
+    // It hangs: whoever connects gets no answer.
+    let frozen = cluster.api_server().unwrap().freeze().unwrap();
+    assert!(pods_answer(lab, &["web-1", "web-2"]), "{:?}", answers(lab));
+    drop(frozen);
+    api.set_ready(&pod(2), false).unwrap();
+    wait(lab, "a change after it went on", &["web-1"]);
+    api.set_ready(&pod(2), true).unwrap();
+    wait(lab, "and back", &["web-1", "web-2"]);
+
     for how in [Restart::AsItWas, Restart::Compacted] {
         cluster.stop_api_server();
         assert!(pods_answer(lab, &["web-1", "web-2"]), "{how:?}: {:?}", answers(lab));
@@ -412,7 +273,38 @@ fn in_mode_node_cidr_the_program_follows_the_node() {
     let api = scene.api();
     api.add_ready_pod(&pod(1)).unwrap();
     let frontend = cluster_ips(&scene.add_service("web", &web_spec()), 80)[0];
-    let args = Scene::args(&scene.kubeconfig(), &["--detect-local-mode", "NodeCIDR"]);
+    let nft = |arguments: &[&str]| {
+        let run = || std::process::Command::new("nft").args(arguments).output();
+        printed(&scene.lab.node().run(run).unwrap().unwrap())
+    };
+
+    // A Node that has no pod networks yet: nothing is written before it has.
+    let new = Node {
+        name: "node-3".to_owned(),
+        zone: "eu-1a".to_owned(),
+        region: "eu-1".to_owned(),
+        pod_cidrs: Vec::new(),
+        addresses: vec![ip("172.18.0.11"), ip("fd00:18::b")],
+    };
+    api.add_node(&new).unwrap();
+    let kubeconfig = scene.kubeconfig();
+    let mut args = Scene::args(&kubeconfig, &["--detect-local-mode", "NodeCIDR"]);
+    args.extend(["--node-name", "node-3"].map(str::to_owned));
+    let mut agent = Agent::start(scene.lab.node(), &args).unwrap();
+    wait_for("the agent to know its Node", LIMIT, || {
+        let events = api.list("/apis/events.k8s.io/v1/namespaces/default/events").unwrap();
+        events.iter().any(|event| event["regarding"]["name"] == "node-3").then_some(())
+    })
+    .unwrap();
+    assert!(!nft(&["list", "tables"]).contains("sliceproxy"), "written without pod networks");
+    let networks = json!({"spec": {"podCIDR": "10.244.3.0/24", "podCIDRs": ["10.244.3.0/24"]}});
+    api.patch("/api/v1/nodes/node-3", &networks).unwrap();
+    agent.wait_in_sync().unwrap();
+    assert!(nft(&["list", "table", "ip", "sliceproxy"]).contains("10.244.3.0/24"));
+    assert!(agent.stop().unwrap().success());
+
+    // Started again for another Node, whose program replaces that one.
+    let args = Scene::args(&kubeconfig, &["--detect-local-mode", "NodeCIDR"]);
     let _agent = Agent::start_in_sync(scene.lab.node(), &args).unwrap();
     scene.wait_for_answers("the pod", frontend, &["web-1"]);
     let program = || {

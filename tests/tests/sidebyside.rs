@@ -6,17 +6,12 @@ use std::time::{Duration, Instant};
 
 use sliceproxy_tests::agent::Agent;
 use sliceproxy_tests::cluster;
-use sliceproxy_tests::sidebyside::{Case, Stage, Verdict, cases, send_all};
+use sliceproxy_tests::sidebyside::{
+    Case, Probe, Stage, Verdict, assert_as_expected, cases, send_all,
+};
 use sliceproxy_tests::{require_root, wait_for};
 
 const LIMIT: Duration = Duration::from_secs(30);
-
-/// Prints what went otherwise than the table says.
-fn failures(verdicts: &[Verdict<'_>]) -> usize {
-    let failed: Vec<_> = verdicts.iter().filter(|verdict| !verdict.is_as_expected()).collect();
-    failed.iter().for_each(|verdict| println!("FAILED: {verdict}"));
-    failed.len()
-}
 
 #[test]
 #[ignore = "a control plane: minutes to build it the first time"]
@@ -37,23 +32,29 @@ fn the_same_connections_have_the_same_outcome() {
     let mut verdicts = send_all(&stage, &cases, |case| &case.probes).unwrap();
     println!("{} kinds of connections after {:?}", verdicts.len(), begun.elapsed());
     stage.change(&cases).unwrap();
+    follow(&stage, &cases, "service-cidr-comes", |case| &case.then);
     println!("changes after {:?}", begun.elapsed());
     stage.forget_flows_of_kube_proxy().unwrap();
     verdicts.extend(send_all(&stage, &cases, |case| &case.then).unwrap());
     println!("{} kinds of connections after {:?}", verdicts.len(), begun.elapsed());
     stage.move_node("zone-b").unwrap();
-    let moved = |case: &Case| case.name == "prefer-same-zone";
-    let marker: Vec<Case> = cases.iter().filter(|case| moved(case)).cloned().collect();
-    wait_for("both to follow the node's zone", LIMIT, || {
-        let verdicts = send_all(&stage, &marker, |case| &case.in_zone_b).unwrap();
-        verdicts.iter().all(Verdict::is_as_expected).then_some(())
-    })
-    .unwrap();
+    follow(&stage, &cases, "prefer-same-zone", |case| &case.in_zone_b);
     verdicts.extend(send_all(&stage, &cases, |case| &case.in_zone_b).unwrap());
 
     report(&cases, &verdicts);
     println!("after {:?}", begun.elapsed());
-    assert_eq!(failures(&verdicts), 0);
+    assert_as_expected(&verdicts);
+}
+
+/// Waits for what a change of something else than Services and slices makes of a scenario: nodes and
+/// Service CIDRs are followed by watches of their own.
+fn follow(stage: &Stage, cases: &[Case], name: &str, probes: fn(&Case) -> &[Probe]) {
+    let one: Vec<Case> = cases.iter().filter(|case| case.name == name).cloned().collect();
+    wait_for(name, LIMIT, || {
+        let verdicts = send_all(stage, &one, probes).unwrap();
+        (!verdicts.is_empty() && verdicts.iter().all(Verdict::is_as_expected)).then_some(())
+    })
+    .unwrap();
 }
 
 /// Says how much was compared, and what differs on purpose.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -61,14 +62,19 @@ Examples:
 
 const DIFF_EXAMPLES: &str = "\
 Exit code 0 if the kernel is what it should be, 1 if it is not, 2 if that cannot be said, as
-diff(1). With --manifests the kernel of this network namespace is read; it is never written.
+diff(1). With --manifests the kernel of this network namespace is read; it is never written. Node
+ports are wanted on the node's addresses that this namespace has: elsewhere than on the node, those
+that `render` writes show up as unwanted.
 
 Examples:
   sliceproxy diff
   sliceproxy diff --manifests cluster.yaml --node-name node-a1 -o json";
 
 const RENDER_EXAMPLES: &str = "\
-Touches no kernel and needs no rights. The script replaces the tables as a whole.
+Touches no kernel and needs no rights. The script replaces the tables as a whole. Node ports are
+on the addresses of the Node object; `diff` wants them only where this namespace has those.
+Prefer the script to -o json: nft's loader of JSON loses the types of maps with verdicts, and
+nft 1.0.6 may crash when it lists what nft 1.1.3 has loaded from it.
 
 Examples:
   sliceproxy render --manifests cluster.yaml --node-name node-a1 > node-a1.nft
@@ -195,10 +201,19 @@ pub struct DumpArgs {
     #[arg(long)]
     pub all_nodes: bool,
     /// With --all-nodes: warn where an endpoint gets more than this many times its fair share
-    #[arg(long, value_name = "FACTOR", default_value_t = 2.0)]
+    #[arg(long, value_name = "FACTOR", default_value_t = 2.0, value_parser = factor)]
     pub overload_factor: f64,
     #[command(flatten)]
     pub offline: OfflineFlags,
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    let factor = text.parse().map_err(|error: std::num::ParseFloatError| error.to_string())?;
+    if f64::is_finite(factor) && factor > 0.0 {
+        Ok(factor)
+    } else {
+        Err("must be a number above 0".to_owned())
+    }
 }
 
 /// What `dump` prints.
@@ -273,7 +288,7 @@ pub struct RenderArgs {
 pub enum RenderFormat {
     /// For nft -f
     Nft,
-    /// For nft -j -f
+    /// For programs; nft -j -f loses the types of maps with verdicts
     Json,
 }
 
@@ -281,7 +296,7 @@ pub enum RenderFormat {
 #[derive(Debug, Args)]
 #[command(after_help = CLEANUP_EXAMPLES)]
 pub struct CleanupArgs {
-    /// Also remove kube-proxy's nftables tables
+    /// Also remove what kube-proxy left: its nftables tables, and its chains of iptables-nft
     #[arg(long)]
     pub kube_proxy: bool,
 }
@@ -303,10 +318,15 @@ pub struct Invocation {
     pub given: BTreeMap<String, String>,
 }
 
+/// Everything that can be typed. The version is the program's, whichever command is asked for it.
+fn definition() -> clap::Command {
+    Cli::command().mut_subcommands(|command| command.display_name("sliceproxy"))
+}
+
 /// Parses the process's command line; on a mistake, or when asked for help, prints and ends.
 pub fn parse() -> Invocation {
-    let matches = Cli::command().get_matches();
-    from_matches(&matches).unwrap_or_else(|error| error.format(&mut Cli::command()).exit())
+    let matches = definition().get_matches();
+    from_matches(&matches).unwrap_or_else(|error| error.format(&mut definition()).exit())
 }
 
 /// Parses a given command line, program name first.
@@ -314,7 +334,7 @@ pub fn parse() -> Invocation {
 /// # Errors
 /// clap's, help and version included.
 pub fn parse_from<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<Invocation, clap::Error> {
-    from_matches(&Cli::command().try_get_matches_from(words)?)
+    from_matches(&definition().try_get_matches_from(words)?)
 }
 
 fn from_matches(matches: &ArgMatches) -> Result<Invocation, clap::Error> {
@@ -323,6 +343,9 @@ fn from_matches(matches: &ArgMatches) -> Result<Invocation, clap::Error> {
         command => command,
     };
     let given = matches.subcommand().map(|(_, matches)| given_flags(matches)).unwrap_or_default();
+    if let Command::Dump(_) | Command::Explain(_) | Command::Diff(_) = command {
+        check_offline_flags(&given)?;
+    }
     Ok(Invocation { command, given })
 }
 
@@ -339,10 +362,35 @@ fn given_flags(matches: &ArgMatches) -> BTreeMap<String, String> {
     ids.filter(is_flag).filter(on_command_line).filter_map(text).collect()
 }
 
+/// The running agent has its own node and settings: flags that say others would be ignored.
+fn check_offline_flags(given: &BTreeMap<String, String>) -> Result<(), clap::Error> {
+    if given.contains_key("manifests") {
+        return Ok(());
+    }
+    // Where the agent is found.
+    let asking = ["config", "admin-socket"];
+    let offline = OfflineFlags::augment_args(clap::Command::new("offline"));
+    let lacking: Vec<String> = offline
+        .get_arguments()
+        .filter_map(clap::Arg::get_long)
+        .filter(|name| given.contains_key(*name) && !asking.contains(name))
+        .map(|name| format!("--{name}"))
+        .collect();
+    if lacking.is_empty() {
+        return Ok(());
+    }
+    let message = format!(
+        "{} can only be used with --manifests PATH: without it, the running agent answers for its \
+         own node and with its own settings",
+        lacking.join(", ")
+    );
+    Err(clap::Error::raw(ErrorKind::MissingRequiredArgument, message))
+}
+
 impl CompletionsArgs {
     /// Writes the script.
     pub fn write(&self, out: &mut impl std::io::Write) {
-        clap_complete::generate(self.shell, &mut Cli::command(), "sliceproxy", out);
+        clap_complete::generate(self.shell, &mut definition(), "sliceproxy", out);
     }
 }
 

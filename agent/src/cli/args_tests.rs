@@ -8,7 +8,7 @@ fn parsed(line: &str) -> Result<Invocation, String> {
 
 #[test]
 fn the_definition_is_consistent() {
-    Cli::command().debug_assert();
+    definition().debug_assert();
 }
 
 #[test]
@@ -47,12 +47,36 @@ fn mistakes_are_answered_with_what_was_meant() {
         ("dump rows -o jsn", "'json'"),
         ("explain", "<TARGET>"),
         ("explain web", "must be ADDRESS:PORT[/PROTO] or NAMESPACE/SERVICE[:PORT]"),
+        ("dump topology --overload-factor 0", "must be a number above 0"),
+        ("dump topology --overload-factor inf", "must be a number above 0"),
+        ("dump topology --overload-factor NaN", "must be a number above 0"),
+        ("dump topology --overload-factor x", "invalid float"),
         ("run --masquerade-bit x", "invalid digit"),
         ("run extra", "unexpected argument 'extra'"),
     ] {
         let error = parsed(line).unwrap_err();
         assert!(error.contains(message), "{line}: {error}");
     }
+}
+
+#[test]
+fn flags_that_a_running_agent_would_ignore_are_refused() {
+    for (line, flags) in [
+        ("explain shop/web --node-name n", "--node-name"),
+        ("explain shop/web --hostname-override n", "--node-name"),
+        ("explain shop/web --feature-gates TopologyRouting=true", "--feature-gates"),
+        ("dump services --zone-regions a=b --masquerade-all", "--zone-regions, --masquerade-all"),
+        ("diff --nodeport-addresses primary", "--nodeport-addresses"),
+    ] {
+        let words = line.split(' ');
+        let error = parse_from(std::iter::once("sliceproxy").chain(words)).unwrap_err();
+        assert_eq!(error.exit_code(), 2, "{line}");
+        let message = error.to_string();
+        let expected = format!("{flags} can only be used with --manifests PATH");
+        assert!(message.contains(&expected), "{line}: {message}");
+        parsed(&format!("{line} --manifests x")).unwrap();
+    }
+    parsed("explain shop/web --admin-socket /s --config /c --from 10.0.0.1 -o json").unwrap();
 }
 
 #[test]
@@ -65,12 +89,34 @@ fn the_flags_that_were_given_are_known() {
 
 #[test]
 fn help_fits_its_width_and_has_examples() {
-    let mut root = Cli::command();
+    let mut root = definition();
     root.build();
     for command in root.get_subcommands_mut().filter(|c| c.get_name() != "help") {
         let help = command.render_help().to_string();
         let widest = help.lines().max_by_key(|line| line.chars().count()).unwrap_or_default();
         assert!(widest.chars().count() <= 100, "{}: {widest}", command.get_name());
+    }
+}
+
+#[test]
+fn the_help_warns_of_what_surprised_people() {
+    for (name, sentence) in [
+        ("diff", "addresses that this namespace has"),
+        ("render", "only where this namespace has"),
+        ("render", "Prefer the script"),
+    ] {
+        let mut root = definition();
+        let help = root.find_subcommand_mut(name).unwrap().render_help().to_string();
+        assert!(help.contains(sentence), "{help}");
+    }
+}
+
+#[test]
+fn every_command_has_the_name_and_version_of_the_program() {
+    for line in ["-V", "run -V", "explain -V"] {
+        let words = line.split(' ');
+        let version = parse_from(std::iter::once("sliceproxy").chain(words)).unwrap_err();
+        assert_eq!(version.to_string(), format!("sliceproxy {}\n", version::FULL), "{line}");
     }
 }
 

@@ -1,5 +1,6 @@
 //! `sliceproxy cleanup`: removes our tables, and on request kube-proxy's. Others are left alone.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -14,6 +15,8 @@ use super::{exit, output};
 
 /// The name of kube-proxy's tables in its nftables mode.
 const KUBE_PROXY: &str = "kube-proxy";
+/// The tables that its iptables mode writes to, where iptables is built on `nf_tables`.
+const IPTABLES: [&str; 3] = ["nat", "filter", "mangle"];
 
 /// Removes the tables and says which.
 ///
@@ -23,20 +26,15 @@ pub fn run(args: &CleanupArgs) -> Result<ExitCode> {
     let mut kernel = NetlinkKernel::open(&ProgramConfig::default())?;
     let mut removed = remove_ours(&mut kernel)?;
     if args.kube_proxy {
-        for family in Family::ALL {
-            let table = format!("{} {KUBE_PROXY}", family.nft_name());
-            if kernel
-                .remove_table(family, KUBE_PROXY)
-                .with_context(|| format!("cannot remove table {table}"))?
-            {
-                removed.push(table);
-            }
+        removed.extend(remove_kube_proxy(&mut kernel)?);
+        if let Some(hint) = xtables_hint(Path::new("/proc/net")) {
+            eprintln!("note: {hint}");
         }
     }
     let text = if removed.is_empty() {
         "nothing to remove".to_owned()
     } else {
-        format!("removed: table {}", removed.join(", table "))
+        format!("removed: {}", removed.join(", "))
     };
     output::write_out(&(text + "\n"))?;
     Ok(exit::OK)
@@ -57,7 +55,57 @@ fn remove_ours<K: Kernel>(kernel: &mut K) -> Result<Vec<String>> {
     }
     let removal = Transaction { removed_tables: tables.clone(), ..Transaction::default() };
     kernel.commit(&removal).context("cannot remove our tables")?;
-    Ok(tables.into_iter().map(|family| format!("{} {TABLE}", family.nft_name())).collect())
+    Ok(tables.into_iter().map(|family| format!("table {} {TABLE}", family.nft_name())).collect())
+}
+
+/// What kube-proxy's nftables and iptables modes leave behind.
+fn remove_kube_proxy(kernel: &mut NetlinkKernel) -> Result<Vec<String>> {
+    let mut removed = Vec::new();
+    for family in Family::ALL {
+        let name = family.nft_name();
+        let failed = || format!("cannot remove table {name} {KUBE_PROXY}");
+        if kernel.remove_table(family, KUBE_PROXY).with_context(failed)? {
+            removed.push(format!("table {name} {KUBE_PROXY}"));
+        }
+        for table in IPTABLES {
+            let failed = || format!("cannot remove kube-proxy's chains from table {name} {table}");
+            let chains =
+                kernel.remove_chains(family, table, is_kube_proxy_chain).with_context(failed)?;
+            if chains > 0 {
+                removed.push(format!("{chains} chains of iptables in table {name} {table}"));
+            }
+        }
+    }
+    Ok(removed)
+}
+
+/// Whether kube-proxy made that chain of iptables. Not the kubelet's: KUBE-FIREWALL,
+/// KUBE-KUBELET-CANARY, KUBE-MARK-DROP and KUBE-IPTABLES-HINT; nor KUBE-MARK-MASQ, which an older
+/// kubelet shares, and which does nothing by itself.
+fn is_kube_proxy_chain(name: &str) -> bool {
+    const NAMES: [&str; 7] = [
+        "KUBE-SERVICES",
+        "KUBE-EXTERNAL-SERVICES",
+        "KUBE-NODEPORTS",
+        "KUBE-POSTROUTING",
+        "KUBE-FORWARD",
+        "KUBE-PROXY-FIREWALL",
+        "KUBE-PROXY-CANARY",
+    ];
+    const PREFIXES: [&str; 6] =
+        ["KUBE-SVC-", "KUBE-SVL-", "KUBE-SEP-", "KUBE-EXT-", "KUBE-FW-", "KUBE-XLB-"];
+    NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// The older iptables keeps its rules where netlink does not reach.
+fn xtables_hint(proc_net: &Path) -> Option<String> {
+    let names = ["ip_tables_names", "ip6_tables_names"];
+    let texts = names.map(|name| std::fs::read_to_string(proc_net.join(name)).unwrap_or_default());
+    texts.iter().any(|text| !text.trim().is_empty()).then(|| {
+        "this node also has tables of the older iptables (xtables), which are not touched here; if \
+         kube-proxy used them, remove its rules with `kube-proxy --cleanup`, or restart the node"
+            .to_owned()
+    })
 }
 
 #[cfg(test)]
@@ -67,12 +115,32 @@ mod tests {
     use crate::view::shop;
 
     #[test]
+    fn kube_proxys_chains_are_not_the_kubelets() {
+        for name in ["KUBE-SERVICES", "KUBE-SVC-NPX46M4PTMTKRN6Y", "KUBE-PROXY-CANARY"] {
+            assert!(is_kube_proxy_chain(name), "{name}");
+        }
+        for name in ["KUBE-FIREWALL", "KUBE-KUBELET-CANARY", "KUBE-MARK-MASQ", "CNI-KUBE-SVC-A"] {
+            assert!(!is_kube_proxy_chain(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_older_iptables_is_hinted_at_where_it_is_used() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(xtables_hint(folder.path()), None);
+        std::fs::write(folder.path().join("ip_tables_names"), "").unwrap();
+        assert_eq!(xtables_hint(folder.path()), None);
+        std::fs::write(folder.path().join("ip6_tables_names"), "nat\n").unwrap();
+        assert!(xtables_hint(folder.path()).unwrap().contains("kube-proxy --cleanup"));
+    }
+
+    #[test]
     fn both_tables_go_at_once_and_nothing_to_remove_is_fine() {
         let mut engine = shop::engine("node-a1");
         engine.sync().unwrap();
         let kernel = engine.kernel_mut();
         let commits = kernel.commits();
-        assert_eq!(remove_ours(kernel).unwrap(), ["ip sliceproxy", "ip6 sliceproxy"]);
+        assert_eq!(remove_ours(kernel).unwrap(), ["table ip sliceproxy", "table ip6 sliceproxy"]);
         assert_eq!(kernel.commits(), commits + 1);
         assert!(remove_ours(kernel).unwrap().is_empty());
         kernel.without_rights(true);

@@ -10,7 +10,7 @@ use super::exit;
 use super::output::{self, Cell, Page, Tone, cell, optional};
 use crate::view::{
     Answer, ExplainView, FrontendExplanation, OutcomeKind, Question, RouteView,
-    ServicePortExplanation,
+    ServicePortExplanation, share,
 };
 
 /// Endpoints that a table shows; JSON and YAML have all.
@@ -105,7 +105,7 @@ fn show_port(page: &mut Page, port: &ServicePortExplanation) {
             vec![
                 cell(format!("  {}", endpoint.endpoint)),
                 optional(endpoint.node.as_ref()),
-                optional(endpoint.percent.map(|percent| format!("{percent:.1} %"))),
+                optional(endpoint.percent.map(|percent| format!("{} %", share(percent)))),
                 used,
                 Cell::lines([endpoint.reason.clone()].into_iter().chain(outside)),
             ]

@@ -10,7 +10,7 @@ use super::args::{DumpArgs, DumpKind};
 use super::exit;
 use super::offline::Snapshot;
 use super::output::{self, Cell, Page, Tone, cell, optional};
-use crate::view::{MatrixPortView, MatrixView, matrix};
+use crate::view::{MatrixPortView, MatrixView, matrix, share};
 
 /// Nodes that are named in the head of a column.
 const NAMED: usize = 3;
@@ -120,7 +120,7 @@ fn column_name(view: &MatrixView, nodes: &[usize]) -> String {
 }
 
 fn percent(percent: f64) -> String {
-    if percent == 0.0 { "-".to_owned() } else { format!("{percent:.1} %") }
+    if percent == 0.0 { "-".to_owned() } else { format!("{} %", share(percent)) }
 }
 
 #[cfg(test)]

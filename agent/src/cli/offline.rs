@@ -20,7 +20,7 @@ use crate::source::manifests::{self, World};
 use crate::view::{Answer, Question};
 
 /// Notes about manifests that are printed one by one.
-const MAX_NOTES: usize = 20;
+const MAX_NOTES: usize = 1_000;
 
 /// A cluster in files, and the configuration of one of its nodes.
 #[derive(Debug)]
@@ -163,6 +163,9 @@ impl Snapshot {
     }
 
     fn complain(&self) {
+        for problem in &self.world.unread {
+            eprintln!("warning: {problem}");
+        }
         let findings = self.world.rejections.iter().map(ToString::to_string);
         let notes = findings.chain(self.world.notes.iter().cloned());
         let count = self.world.rejections.len() + self.world.notes.len();

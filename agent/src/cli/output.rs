@@ -8,7 +8,8 @@ use std::io::{self, IsTerminal, Write};
 
 use anyhow::{Context, Result};
 use comfy_table::{
-    Attribute, Cell as TableCell, Color, ColumnConstraint, ContentArrangement, Table, presets,
+    Attribute, Cell as TableCell, Color, ColumnConstraint, ContentArrangement, Table, Width,
+    presets,
 };
 use serde::Serialize;
 use serde_norway::Value;
@@ -17,6 +18,13 @@ use super::args::OutputFormat;
 
 /// Columns where there is no terminal to ask.
 const WIDTH: u16 = 100;
+
+/// Columns between two columns of a table.
+const GAP: u16 = 2;
+
+/// Characters of a word that is broken only where it must: more than an IPv6 address with port and
+/// protocol has. Objects can hold words without end.
+const WORD: usize = 60;
 
 /// Prints `value` in that format; `show` lays it out as a table.
 ///
@@ -115,19 +123,38 @@ pub(super) enum Tone {
 pub(super) struct Cell {
     text: String,
     tone: Tone,
+    /// Whether its lines stay as they are, however narrow the page.
+    rigid: bool,
 }
 
 impl Cell {
     #[allow(clippy::needless_pass_by_value, reason = "a reference would be noise at every call")]
     pub(super) fn toned(text: impl ToString, tone: Tone) -> Self {
-        Self { text: clean(&text.to_string()), tone }
+        Self { text: clean(&text.to_string()), tone, rigid: false }
     }
 
     /// Several texts below each other.
     pub(super) fn lines(lines: impl IntoIterator<Item = String>) -> Self {
         let lines: Vec<String> = lines.into_iter().map(|line| clean(&line)).collect();
-        Self { text: lines.join("\n"), tone: Tone::Plain }
+        Self { text: lines.join("\n"), tone: Tone::Plain, rigid: false }
     }
+
+    /// Several texts below each other, beside those of other cells: none is broken.
+    pub(super) fn rigid_lines(lines: impl IntoIterator<Item = String>) -> Self {
+        Self { rigid: true, ..Self::lines(lines) }
+    }
+
+    /// The narrowest column that breaks no line, or no word.
+    fn min_width(&self) -> usize {
+        if !self.rigid {
+            return longest_word(&self.text);
+        }
+        self.text.lines().map(|line| line.chars().count()).max().unwrap_or_default()
+    }
+}
+
+fn longest_word(text: &str) -> usize {
+    text.split_whitespace().map(|word| word.chars().count().min(WORD)).max().unwrap_or_default()
 }
 
 /// An ordinary cell.
@@ -210,12 +237,21 @@ impl Page {
             table.force_no_tty();
         }
         table.set_header(header.iter().map(|t| TableCell::new(t).add_attribute(Attribute::Bold)));
-        table.add_rows(rows.into_iter().map(|row| row.into_iter().map(table_cell)));
+        let mut min_widths: Vec<usize> = header.iter().map(|name| longest_word(name)).collect();
+        table.add_rows(rows.into_iter().map(|row| {
+            for (width, cell) in min_widths.iter_mut().zip(&row) {
+                *width = cell.min_width().max(*width);
+            }
+            row.into_iter().map(table_cell)
+        }));
         if table.is_empty() {
             return;
         }
-        for column in table.column_iter_mut() {
-            column.set_padding((0, 2));
+        for (column, width) in table.column_iter_mut().zip(min_widths) {
+            let width = u16::try_from(width).unwrap_or(u16::MAX).saturating_add(GAP);
+            column
+                .set_padding((0, GAP))
+                .set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(width)));
         }
         // Names are read as one word.
         if let Some(first) = table.column_mut(0) {
@@ -302,6 +338,32 @@ mod tests {
         let mut empty = Page::piped();
         empty.table(&["NAME"], []);
         assert_eq!(empty.text(), "");
+    }
+
+    #[test]
+    fn no_address_is_broken_however_narrow_the_page() {
+        let address = "[fd00:10:96:1234:5678:9abc:def0:fa5b]:30909";
+        let lines = |kind: &str| [format!("{address} {kind}"), format!("10.0.0.1:80 {kind}")];
+        let reason = "one endpoint is hinted for this node's zone ".repeat(4);
+        let mut page = Page::piped();
+        page.width = 60;
+        page.table(
+            &["SERVICE", "FRONTENDS", "KEY", "REASON"],
+            [vec![
+                cell("shop/checkout"),
+                Cell::rigid_lines(lines("LoadBalancerIP")),
+                cell(format!("{address}/TCP slot 1")),
+                cell(&reason),
+            ]],
+        );
+        let text = page.text();
+        for whole in [format!("{address} LoadBalancerIP "), format!(" {address}/TCP")] {
+            assert!(text.contains(&whole), "{whole}:\n{text}");
+        }
+        assert!(text.lines().nth(2).unwrap().trim_start().starts_with("10.0.0.1:80"), "{text}");
+        let mut endless = Page::piped();
+        endless.table(&["NAME", "REASON"], [vec![cell("shop/web"), cell("x".repeat(500))]]);
+        assert!(endless.text().lines().all(|line| line.len() <= usize::from(WIDTH)));
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! `sliceproxy run`: the agent. Puts the parts together and waits for a signal.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use sliceproxy_dataplane::netlink::NetlinkKernel;
+use sliceproxy_dataplane::rows::RowKey;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tracing::{error, info, warn};
@@ -15,6 +17,7 @@ use super::args::RunArgs;
 use super::engine::{start_engine, start_recorder};
 use super::exit;
 use super::reload::config_changed;
+use crate::alone::Alone;
 use crate::config::changes::Changes;
 use crate::config::{Config, Source};
 use crate::driver::Handle;
@@ -48,6 +51,7 @@ pub fn run(args: &RunArgs, flags: BTreeMap<String, String>) -> Result<ExitCode> 
     for warning in loaded.warnings {
         warn!("{warning}");
     }
+    let _alone = if args.init_only { None } else { Some(claim_kernel(&config)?) };
     node::sysctl::apply(&config.conntrack)?;
     node::oom::apply(config.oom_score_adj);
     if args.init_only {
@@ -64,6 +68,14 @@ pub fn run(args: &RunArgs, flags: BTreeMap<String, String>) -> Result<ExitCode> 
     // Readers of files and sockets may be blocked; the process ends without waiting for them.
     runtime.shutdown_background();
     result
+}
+
+/// Nothing is changed on this node unless this process may write nftables here, and nobody else does.
+fn claim_kernel(config: &Config) -> Result<Alone> {
+    // Any question will do: without the right to change tables the kernel answers none.
+    let question = RowKey::ClusterIp(Ipv4Addr::UNSPECIFIED.into());
+    NetlinkKernel::open(&config.program(&[]))?.contains(&question)?;
+    Ok(Alone::claim()?)
 }
 
 fn write_config(config: &Config, path: &Path) -> Result<ExitCode> {
@@ -111,10 +123,7 @@ async fn serve(
             result.context("cannot go on answering on the admin socket")?;
         }
         missing = inlet.pod_networks_missing() => return Err(missing.into()),
-        result = source => {
-            error!("the source of Services and slices ended");
-            result?;
-        }
+        result = source => result?,
     }
     handle.stop();
     if thread.join().is_err() {

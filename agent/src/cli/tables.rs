@@ -23,9 +23,9 @@ pub(super) fn services(page: &mut Page, services: &[ServicePortView]) {
             vec![
                 cell(&port.service),
                 Cell::lines([format!("{}/{}", port.port, port.protocol), name.to_owned()]),
-                Cell::lines(port.frontends.iter().map(frontend)),
-                Cell::lines(port.frontends.iter().map(|f| treatment(f.from_inside))),
-                Cell::lines(port.frontends.iter().map(|f| treatment(f.from_outside))),
+                Cell::rigid_lines(port.frontends.iter().map(frontend)),
+                Cell::rigid_lines(port.frontends.iter().map(|f| treatment(f.from_inside))),
+                Cell::rigid_lines(port.frontends.iter().map(|f| treatment(f.from_outside))),
                 Cell::lines(notes(port)),
             ]
         }),

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use ipnetwork::IpNetwork;
 use sliceproxy_dataplane::frontend::Family;
-use sliceproxy_dataplane::program::{PodTraffic, ProgramConfig};
+use sliceproxy_dataplane::program::{AFFINITY_LIMIT, PodTraffic, ProgramConfig};
 
 use crate::model::{NodeName, ZoneRegions};
 
@@ -33,7 +33,7 @@ mod legacy;
 mod load;
 mod resolve;
 pub mod selector;
-mod suggest;
+pub(crate) mod suggest;
 #[cfg(test)]
 mod tests;
 
@@ -188,7 +188,7 @@ impl Default for Limits {
             rows_per_service: 2_000_000,
             frontends_per_service: 4_096,
             endpoint_counts: 4_096,
-            affinity_rows: 1_000_000,
+            affinity_rows: AFFINITY_LIMIT,
             log_lines_per_object: 20,
             memory_mib: 0,
         }
@@ -228,6 +228,7 @@ impl Config {
             masquerade_all: self.masquerade_all,
             pods_v4: pods(Family::V4),
             pods_v6: pods(Family::V6),
+            affinity_rows: self.limits.affinity_rows,
         }
     }
 

@@ -1,7 +1,7 @@
 //! "Did you mean": the known name nearest to a mistyped one.
 
 /// The candidate most like `name`, if one is alike at all. Only the last part of a path counts.
-pub(super) fn nearest<'a>(
+pub(crate) fn nearest<'a>(
     name: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {

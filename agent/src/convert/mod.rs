@@ -22,9 +22,9 @@ pub use self::rejections::{MAX_REJECTIONS, MAX_TEXT};
 pub(crate) use self::rejections::{Rejections, shorten};
 pub use self::service::{MAX_AFFINITY_TIMEOUT, MAX_PORTS, service};
 pub use self::slice::{MAX_ENDPOINTS, MAX_HINTS, MAX_SLICE_PORTS, slice};
-pub use self::topology::MAX_TOPOLOGY_KEYS;
+pub use self::topology::{ANNOTATIONS, MAX_TOPOLOGY_KEYS};
 use crate::model::{ObjectName, Rejection};
-use crate::wire::{Metadata, Text};
+use crate::wire::{Metadata, Number, Text};
 
 /// What became of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,6 +90,21 @@ const UNKNOWN_PROTOCOL: &str = "not a protocol; the port is not served; use TCP,
 /// A port number other than 0.
 fn port(number: i64) -> Option<u16> {
     u16::try_from(number).ok().filter(|port| *port != 0)
+}
+
+/// Why `number` is not a port, and what to do.
+fn port_fault(number: Option<&Number>) -> &'static str {
+    match number {
+        None => "no port number; it is not served; set it from 1 to 65535",
+        Some(Number::Text(text)) if text.parse().ok().and_then(port).is_some() => {
+            "a text, not a number; it is not served; remove the quotes"
+        }
+        Some(_) => "not a port from 1 to 65535; it is not served; correct it",
+    }
+}
+
+fn number_text(number: Option<&Number>) -> String {
+    number.map(ToString::to_string).unwrap_or_default()
 }
 
 /// A port's name is a DNS label: longer ones are not Kubernetes'.

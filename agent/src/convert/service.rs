@@ -5,11 +5,11 @@ use k8s_openapi::jiff::Timestamp;
 use super::frontends;
 use super::rejections::Rejections;
 use super::{
-    BAD_PORT_NAME, Converted, UNKNOWN_PROTOCOL, check_name, filled, is_port_name, object_name,
-    port, protocol, timestamp, topology,
+    BAD_PORT_NAME, Converted, UNKNOWN_PROTOCOL, check_name, filled, is_port_name, number_text,
+    object_name, port, port_fault, protocol, timestamp, topology,
 };
 use crate::model::{ObjectName, Service, ServicePort, TrafficPolicy};
-use crate::wire::{self, ServiceSpec, Text};
+use crate::wire::{self, Number, ServiceSpec, Text};
 
 /// Most ports of one Service.
 pub const MAX_PORTS: usize = 1_000;
@@ -121,35 +121,32 @@ fn service_port(
         rejections.add(format_args!("spec.ports[{index}].protocol"), value, UNKNOWN_PROTOCOL);
         return None;
     };
-    let Some(number) = wire.port.and_then(port) else {
+    let written = wire.port.as_ref();
+    let Some(number) = written.and_then(Number::whole).and_then(port) else {
         rejections.add(
             format_args!("spec.ports[{index}].port"),
-            number_text(wire.port),
-            "not a port from 1 to 65535; it is not served; correct it",
+            number_text(written),
+            port_fault(written),
         );
         return None;
     };
     let field = format_args!("spec.ports[{index}].nodePort");
-    let node_port = optional_port(field, wire.node_port, rejections);
+    let node_port = optional_port(field, wire.node_port.as_ref(), rejections);
     Some(ServicePort { name: name.into(), protocol, port: number, node_port })
 }
 
 /// A port of which 0 says that there is none.
 fn optional_port(
     field: std::fmt::Arguments<'_>,
-    number: Option<i64>,
+    number: Option<&Number>,
     rejections: &mut Rejections,
 ) -> Option<u16> {
-    let number = number.filter(|number| *number != 0)?;
-    let valid = port(number);
+    let number = number.filter(|number| **number != Number::Whole(0))?;
+    let valid = number.whole().and_then(port);
     if valid.is_none() {
-        rejections.add(field, number, "not a port from 1 to 65535; it is not served; correct it");
+        rejections.add(field, number, port_fault(Some(number)));
     }
     valid
-}
-
-fn number_text(number: Option<i64>) -> String {
-    number.map(|number| number.to_string()).unwrap_or_default()
 }
 
 fn policy(field: &str, text: Option<&Text<'_>>, rejections: &mut Rejections) -> TrafficPolicy {
@@ -200,10 +197,11 @@ fn affinity_timeout(spec: &ServiceSpec<'_>, rejections: &mut Rejections) -> Opti
             return None;
         }
     }
-    let Some(seconds) = spec.session_affinity_config.client_ip.timeout_seconds else {
+    let Some(seconds) = &spec.session_affinity_config.client_ip.timeout_seconds else {
         return Some(DEFAULT_AFFINITY_TIMEOUT);
     };
-    let valid = u32::try_from(seconds).ok().filter(|s| (1..=MAX_AFFINITY_TIMEOUT).contains(s));
+    let valid = seconds.whole().and_then(|seconds| u32::try_from(seconds).ok());
+    let valid = valid.filter(|seconds| (1..=MAX_AFFINITY_TIMEOUT).contains(seconds));
     if valid.is_none() {
         rejections.add(
             format_args!("spec.sessionAffinityConfig.clientIP.timeoutSeconds"),
@@ -225,6 +223,6 @@ fn health_check_node_port(
 ) -> Option<u16> {
     let needed =
         spec.type_.as_deref() == Some("LoadBalancer") && external_policy == TrafficPolicy::Local;
-    let number = spec.health_check_node_port.filter(|_| needed);
+    let number = spec.health_check_node_port.as_ref().filter(|_| needed);
     optional_port(format_args!("spec.healthCheckNodePort"), number, rejections)
 }

@@ -9,12 +9,12 @@ use super::address::{parse_address, special_kind};
 use super::rejections::Rejections;
 use super::{
     BAD_PORT_NAME, Converted, UNKNOWN_PROTOCOL, check_name, filled, is_name, is_port_name,
-    object_name, port, protocol, timestamp,
+    number_text, object_name, port, port_fault, protocol, timestamp,
 };
 use crate::model::{
     Conditions, Hints, NodeName, ObjectName, Region, Slice, SliceEndpoint, SlicePort, Zone,
 };
-use crate::wire;
+use crate::wire::{self, Number};
 
 /// Most endpoints of one slice; the API server accepts 1,000.
 pub const MAX_ENDPOINTS: usize = 10_000;
@@ -103,12 +103,10 @@ fn ports(wire: &wire::EndpointSlice<'_>, rejections: &mut Rejections) -> Vec<Sli
             rejections.add(format_args!("ports[{i}].protocol"), value, UNKNOWN_PROTOCOL);
             continue;
         };
-        let Some(port) = wire.port.and_then(port) else {
-            rejections.add(
-                format_args!("ports[{i}].port"),
-                wire.port.map(|port| port.to_string()).unwrap_or_default(),
-                "not a port from 1 to 65535; this port of the slice is not used",
-            );
+        let written = wire.port.as_ref();
+        let Some(port) = written.and_then(Number::whole).and_then(port) else {
+            let value = number_text(written);
+            rejections.add(format_args!("ports[{i}].port"), value, port_fault(written));
             continue;
         };
         if ports.iter().any(|p| *p.name == *name && p.protocol == protocol) {

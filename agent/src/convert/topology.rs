@@ -9,6 +9,9 @@ use crate::wire::Annotations;
 const KEYS: &str = "sliceproxy.io/topology-keys";
 const MIN_ENDPOINTS: &str = "sliceproxy.io/topology-min-endpoints";
 
+/// The annotations of Services that are ours.
+pub const ANNOTATIONS: [&str; 2] = [KEYS, MIN_ENDPOINTS];
+
 /// Most keys in `sliceproxy.io/topology-keys`.
 pub const MAX_TOPOLOGY_KEYS: usize = 16;
 
@@ -28,7 +31,10 @@ enum Fault {
     TooMany,
     #[error("no key; the annotation is ignored; name some or remove the annotation")]
     Empty,
-    #[error("not a whole number from 1 to {}; the annotation is ignored", u32::MAX)]
+    #[error(
+        "not a whole number from 1 to {}; the annotation is ignored; write such a number in quotes",
+        u32::MAX
+    )]
     NotACount,
 }
 

@@ -4,8 +4,10 @@ use std::thread;
 
 use nix::sys::signal::{SigSet, Signal};
 
-/// Exit code of a program that was ended by Ctrl-C, as shells expect it.
-const INTERRUPTED: i32 = 130;
+/// Exit code of a program that a signal has ended, as shells expect it.
+fn exit_code(signal: Signal) -> i32 {
+    128 + signal as i32
+}
 
 /// Ends the process in order on SIGINT and SIGTERM. Nothing has to be undone: namespaces,
 /// connections and rules hang on this process and go with it.
@@ -20,10 +22,21 @@ pub(super) fn end_on_signals() -> std::io::Result<()> {
     signals.add(Signal::SIGTERM);
     signals.thread_block()?;
     thread::Builder::new().name("signals".into()).spawn(move || {
-        if signals.wait().is_ok() {
+        if let Ok(signal) = signals.wait() {
             eprintln!("\nInterrupted. The namespaces and everything in them are gone.");
-            std::process::exit(INTERRUPTED);
+            std::process::exit(exit_code(signal));
         }
     })?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shells_see_which_signal_ended_the_demo() {
+        assert_eq!(exit_code(Signal::SIGINT), 130);
+        assert_eq!(exit_code(Signal::SIGTERM), 143);
+    }
 }

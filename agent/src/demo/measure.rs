@@ -11,7 +11,6 @@ use super::cluster::DemoService;
 use crate::engine::{Engine, SyncError};
 use crate::model::{
     Conditions, Event, ObjectName, Service, ServicePort, Slice, SliceEndpoint, SlicePort,
-    TopologyAnnotations, TrafficPolicy,
 };
 
 /// Times of a repeated change.
@@ -72,26 +71,11 @@ fn name(i: u32) -> ObjectName {
 }
 
 fn service(i: u32) -> Service {
-    Service {
-        name: name(i),
-        uid: "".into(),
-        created: 0,
-        cluster_ips: vec![numbered(Ipv4Addr::new(10, 100, 0, 0), i)],
-        external_ips: vec![],
-        load_balancer_ips: vec![],
-        source_ranges: vec![],
-        ports: vec![ServicePort {
-            name: "".into(),
-            protocol: Protocol::Tcp,
-            port: 80,
-            node_port: None,
-        }],
-        internal_policy: TrafficPolicy::Cluster,
-        external_policy: TrafficPolicy::Cluster,
-        affinity_timeout: None,
-        health_check_node_port: None,
-        topology: TopologyAnnotations::default(),
-    }
+    Service::new(
+        name(i),
+        vec![numbered(Ipv4Addr::new(10, 100, 0, 0), i)],
+        vec![ServicePort { name: "".into(), protocol: Protocol::Tcp, port: 80, node_port: None }],
+    )
 }
 
 fn slice(i: u32, endpoints: u32) -> Slice {

@@ -11,7 +11,6 @@ use super::*;
 use crate::engine::Settings;
 use crate::model::{
     Conditions, NodeName, ObjectName, Service, ServicePort, Slice, SliceEndpoint, SlicePort,
-    TopologyAnnotations, TrafficPolicy,
 };
 use sliceproxy_dataplane::frontend::Protocol;
 
@@ -35,26 +34,11 @@ impl Observer<SharedKernel> for Reporter {
 }
 
 fn service() -> Event {
-    Event::AllServices(vec![Arc::new(Service {
-        name: ObjectName::new("shop", "web"),
-        uid: "".into(),
-        created: 0,
-        cluster_ips: vec!["10.96.0.1".parse().unwrap()],
-        external_ips: vec![],
-        load_balancer_ips: vec![],
-        source_ranges: vec![],
-        ports: vec![ServicePort {
-            name: "".into(),
-            protocol: Protocol::Tcp,
-            port: 80,
-            node_port: None,
-        }],
-        internal_policy: TrafficPolicy::Cluster,
-        external_policy: TrafficPolicy::Cluster,
-        affinity_timeout: None,
-        health_check_node_port: None,
-        topology: TopologyAnnotations::default(),
-    })])
+    Event::AllServices(vec![Arc::new(Service::new(
+        ObjectName::new("shop", "web"),
+        vec!["10.96.0.1".parse().unwrap()],
+        vec![ServicePort { name: "".into(), protocol: Protocol::Tcp, port: 80, node_port: None }],
+    ))])
 }
 
 fn slice(last_byte: u8) -> Arc<Slice> {

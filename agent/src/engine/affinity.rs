@@ -37,7 +37,9 @@ impl<K: Kernel> Engine<K> {
                     Fate::Retimed(row) => Some(row),
                     Fate::Forgotten => None,
                 });
-                let kept: Vec<AffinityRow> = kept.collect();
+                // A smaller map does not take them all.
+                let room = usize::try_from(self.settings.program.affinity_rows);
+                let kept: Vec<AffinityRow> = kept.take(room.unwrap_or(usize::MAX)).collect();
                 self.ledger.remember(kept);
             }
         }

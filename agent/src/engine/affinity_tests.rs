@@ -12,7 +12,7 @@ use super::*;
 use crate::engine::Settings;
 use crate::model::{
     Conditions, Event, Node, NodeName, ObjectName, Service, ServicePort, Slice, SliceEndpoint,
-    SlicePort, TopologyAnnotations, TrafficPolicy,
+    SlicePort, TrafficPolicy,
 };
 
 const READY: Conditions = Conditions { ready: true, serving: true, terminating: false };
@@ -31,19 +31,14 @@ fn service() -> Service {
         node_port: Some(node_port),
     };
     Service {
-        name: ObjectName::new("ns", "a"),
-        uid: "".into(),
         created: 1,
-        cluster_ips: vec![[10, 96, 0, 1].into()],
-        external_ips: vec![],
         load_balancer_ips: vec![[198, 51, 100, 1].into()],
-        source_ranges: vec![],
-        ports: vec![port("http", 80, 30_080), port("https", 443, 30_443)],
-        internal_policy: TrafficPolicy::Cluster,
-        external_policy: TrafficPolicy::Cluster,
         affinity_timeout: Some(86_400),
-        health_check_node_port: None,
-        topology: TopologyAnnotations::default(),
+        ..Service::new(
+            ObjectName::new("ns", "a"),
+            vec![[10, 96, 0, 1].into()],
+            vec![port("http", 80, 30_080), port("https", 443, 30_443)],
+        )
     }
 }
 

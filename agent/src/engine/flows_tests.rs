@@ -10,7 +10,6 @@ use super::*;
 use crate::engine::Settings;
 use crate::model::{
     Conditions, Event, NodeName, ObjectName, Service, ServicePort, SliceEndpoint, SlicePort,
-    TopologyAnnotations, TrafficPolicy,
 };
 
 const READY: Conditions = Conditions { ready: true, serving: true, terminating: false };
@@ -25,19 +24,12 @@ fn port(name: &str, protocol: Protocol, node_port: u16) -> ServicePort {
 /// A Service with a port 53 for UDP and one for TCP.
 fn service(name: &str, last_byte: u8) -> Service {
     Service {
-        name: ObjectName::new("ns", name),
-        uid: "".into(),
         created: i64::from(last_byte),
-        cluster_ips: vec![[10, 96, 0, last_byte].into()],
-        external_ips: vec![],
-        load_balancer_ips: vec![],
-        source_ranges: vec![],
-        ports: vec![port("dns", Protocol::Udp, 0), port("dns", Protocol::Tcp, 0)],
-        internal_policy: TrafficPolicy::Cluster,
-        external_policy: TrafficPolicy::Cluster,
-        affinity_timeout: None,
-        health_check_node_port: None,
-        topology: TopologyAnnotations::default(),
+        ..Service::new(
+            ObjectName::new("ns", name),
+            vec![[10, 96, 0, last_byte].into()],
+            vec![port("dns", Protocol::Udp, 0), port("dns", Protocol::Tcp, 0)],
+        )
     }
 }
 

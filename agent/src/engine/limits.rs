@@ -9,6 +9,7 @@
 //! |---|---|---|
 //! | `frontendsPerService` | addresses times ports | the first so many are served |
 //! | `rowsPerService` | frontends times (endpoints + 4) | of each port in turn, as many frontends as fit |
+//! | `affinityRows` | remembered clients, per family | the kernel remembers no more of them |
 //! | `endpointCounts` | different numbers of endpoints, each of which needs a chain | the next smaller number in use: some endpoints get no new connections |
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -13,6 +13,7 @@ mod sync;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ipnetwork::IpNetwork;
 use rustc_hash::FxHashMap;
@@ -83,6 +84,7 @@ pub struct Engine<K> {
     program_due: bool,
     /// The kernel has to be read before the next transaction.
     read_back_due: bool,
+    read_time: Duration,
     /// Families whose remembered clients are to be looked at with the next transaction: one may have
     /// an endpoint that it must not get any more, or another timeout than its Service.
     affinity_due: BTreeSet<Family>,
@@ -123,6 +125,7 @@ impl<K: Kernel> Engine<K> {
             node_port_addresses_due: false,
             program_due: false,
             read_back_due: true,
+            read_time: Duration::ZERO,
             // Endpoints may have gone, and timeouts changed, while no agent was running.
             affinity_due: families,
             restraint: Restraint::default(),

@@ -62,6 +62,17 @@ impl<K: Kernel> Engine<K> {
         }
     }
 
+    /// Asks for the remembered clients to be looked at with the next [`Engine::sync`]: somebody else
+    /// changed the tables, and may have written clients too.
+    pub fn distrust_clients(&mut self) {
+        self.affinity_due.extend(self.settings.families.iter().copied());
+    }
+
+    /// How long the last read-back took.
+    pub fn read_time(&self) -> Duration {
+        self.read_time
+    }
+
     /// Whether the next [`Engine::sync`] reads the kernel back first.
     pub fn is_read_back_due(&self) -> bool {
         self.read_back_due
@@ -119,7 +130,9 @@ impl<K: Kernel> Engine<K> {
         if !self.read_back_due {
             return Ok(());
         }
+        let start = Instant::now();
         let state = self.kernel.read()?;
+        self.read_time = start.elapsed();
         let surprises = self.ledger.read_back(&state);
         self.keep_clients(&state)?;
         synced.repaired |= surprises > 0;
@@ -205,3 +218,7 @@ fn record(synced: &mut Synced, transaction: Transaction, cost: Committed) {
     synced.cost.messages += cost.messages;
     synced.cost.bytes += cost.bytes;
 }
+
+#[cfg(test)]
+#[path = "sync_tests.rs"]
+mod tests;

@@ -18,29 +18,24 @@ use super::*;
 use crate::config::{Config, Flags};
 use crate::driver::Observer;
 use crate::engine::Settings;
-use crate::model::{Event, Node, ServicePort, TopologyAnnotations, TrafficPolicy};
+use crate::model::{Event, Node, ServicePort};
 use crate::source::kube::Writer;
 
 fn service(name: &str, last_byte: u8, external_ips: &[&str]) -> Service {
     Service {
-        name: ServiceName::new("shop", name),
         uid: format!("uid-{name}").into(),
         created: i64::from(last_byte),
-        cluster_ips: vec![Ipv4Addr::new(10, 96, 0, last_byte).into()],
         external_ips: external_ips.iter().map(|ip| ip.parse().unwrap()).collect(),
-        load_balancer_ips: vec![],
-        source_ranges: vec![],
-        ports: vec![ServicePort {
-            name: "".into(),
-            protocol: Protocol::Tcp,
-            port: 80,
-            node_port: None,
-        }],
-        internal_policy: TrafficPolicy::Cluster,
-        external_policy: TrafficPolicy::Cluster,
-        affinity_timeout: None,
-        health_check_node_port: None,
-        topology: TopologyAnnotations::default(),
+        ..Service::new(
+            ServiceName::new("shop", name),
+            vec![Ipv4Addr::new(10, 96, 0, last_byte).into()],
+            vec![ServicePort {
+                name: "".into(),
+                protocol: Protocol::Tcp,
+                port: 80,
+                node_port: None,
+            }],
+        )
     }
 }
 

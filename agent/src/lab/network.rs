@@ -144,6 +144,14 @@ impl Lab {
         Vantage::new(&self.node)
     }
 
+    /// Gives the node one more address, of its own alone.
+    pub fn add_node_address(&self, address: IpAddr) -> Result<(), LabError> {
+        with_netlink(&self.node, async |links: &Links| {
+            links.add_address(LOOPBACK, address).await?;
+            links.wait_until_usable(LOOPBACK).await
+        })
+    }
+
     /// All machines, in the order in which they were added.
     pub fn machines(&self) -> &[Machine] {
         &self.machines

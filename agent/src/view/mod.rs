@@ -25,7 +25,7 @@ pub use filter::{Filter, FilterError};
 pub use kernel::{KernelView, StrayView, TableView, kernel};
 pub use matrix::{MatrixEndpointView, MatrixNodeView, MatrixPortView, MatrixView, matrix};
 pub use question::{Answer, NoAnswer, Question};
-pub use route::{ChoiceView, OutcomeKind, RouteView};
+pub use route::{ChoiceView, OutcomeKind, RouteView, share};
 pub use rows::{RowState, RowView, rows};
 pub use services::{FrontendView, ServicePortView, Treatment, services};
 pub use slices::{HintsView, SliceEndpointView, SlicePortView, SliceView, slices};

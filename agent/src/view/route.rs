@@ -240,10 +240,18 @@ fn destinations(choices: &[ChoiceView]) -> String {
         }
         [only] => format!("DNAT to {}", only.endpoint),
         many if most - least < 0.01 => {
-            format!("DNAT to one of {} endpoints, {most:.1} % each", many.len())
+            format!("DNAT to one of {} endpoints, {} % each", many.len(), share(most))
         }
-        many => format!("DNAT to one of {} endpoints, {least:.1} to {most:.1} %", many.len()),
+        many => {
+            let (least, most) = (share(least), share(most));
+            format!("DNAT to one of {} endpoints, {least} to {most} %", many.len())
+        }
     }
+}
+
+/// A share of the traffic in percent, for people: a small one is not nothing.
+pub fn share(percent: f64) -> String {
+    if percent < 0.05 { "< 0.1".to_owned() } else { format!("{percent:.1}") }
 }
 
 fn masquerading(masquerade: Masquerade) -> String {
@@ -279,6 +287,22 @@ pub(super) fn shares<'r>(routes: impl IntoIterator<Item = &'r RouteView>) -> Has
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
     use super::*;
+
+    #[test]
+    fn a_small_share_is_not_shown_as_none() {
+        for (percent, text) in [(0.001, "< 0.1"), (0.05, "0.1"), (16.667, "16.7")] {
+            assert_eq!(share(percent), text);
+        }
+        let choice = |percent| ChoiceView {
+            endpoint: "10.244.1.10:8080".to_owned(),
+            slot: Some(0),
+            percent,
+            masqueraded: false,
+            fate: None,
+        };
+        let text = destinations(&[choice(0.001), choice(0.001)]);
+        assert_eq!(text, "DNAT to one of 2 endpoints, < 0.1 % each");
+    }
 
     #[test]
     fn examples_lie_inside_of_their_network() {

@@ -26,6 +26,9 @@ impl FromStr for Target {
             None => (text, None),
         };
         if let Ok(socket) = address.parse::<SocketAddr>() {
+            if socket.port() == 0 {
+                return Err("there is no port 0: ports are 1 to 65535".to_owned());
+            }
             return frontend(socket, protocol).map(Self::Frontend);
         }
         if address.parse::<IpAddr>().is_ok() {
@@ -96,6 +99,8 @@ mod tests {
             ("10.96.0.1/udp", "port is missing"),
             ("fd00::1", "port is missing"),
             ("10.96.0.1:80/icmp", "none of tcp"),
+            ("10.96.0.1:0", "no port 0"),
+            ("[fd00::1]:0/udp", "no port 0"),
             ("10.96.0.1:99999", "must be ADDRESS:PORT"),
             ("web", "must be ADDRESS:PORT"),
             ("shop/web/x", "must be ADDRESS:PORT"),

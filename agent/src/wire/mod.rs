@@ -1,10 +1,11 @@
 //! Kubernetes objects as they come over the wire, reduced to the fields that we use.
 //!
-//! Nothing is checked here beyond types: what values mean is [`crate::convert`]'s business. Texts
+//! Nothing is checked here beyond types, and of numbers not even that: what values mean is [`crate::convert`]'s business. Texts
 //! borrow from the input unless they hold escapes, fields that we do not use are skipped without
 //! being allocated, and `null` counts as absent, as it does for Kubernetes.
 
 mod node;
+mod number;
 mod service;
 mod slice;
 mod text;
@@ -14,6 +15,7 @@ use serde::{Deserialize, Deserializer};
 pub use self::node::{
     Node, NodeAddress, NodeSpec, NodeStatus, ServiceCidr, ServiceCidrSpec, Taint,
 };
+pub use self::number::Number;
 pub use self::service::{
     ClientIpConfig, Ingress, LoadBalancerStatus, Service, ServicePort, ServiceSpec, ServiceStatus,
     SessionAffinityConfig,

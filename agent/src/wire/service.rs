@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{Metadata, Text, null_is_default};
+use super::{Metadata, Number, Text, null_is_default};
 
 /// `v1` Service.
 #[derive(Debug, Default, Deserialize)]
@@ -57,7 +57,7 @@ pub struct ServiceSpec<'a> {
     #[serde(deserialize_with = "null_is_default")]
     pub session_affinity_config: SessionAffinityConfig,
     /// Port of the health check for load balancers.
-    pub health_check_node_port: Option<i64>,
+    pub health_check_node_port: Option<Number>,
 }
 
 /// A port of a Service. `targetPort` is for those who write slices.
@@ -71,9 +71,9 @@ pub struct ServicePort<'a> {
     #[serde(borrow)]
     pub protocol: Option<Text<'a>>,
     /// Port.
-    pub port: Option<i64>,
+    pub port: Option<Number>,
     /// Port on the nodes; 0 like absent.
-    pub node_port: Option<i64>,
+    pub node_port: Option<Number>,
 }
 
 /// `sessionAffinityConfig`
@@ -90,7 +90,7 @@ pub struct SessionAffinityConfig {
 #[serde(default, rename_all = "camelCase")]
 pub struct ClientIpConfig {
     /// Seconds.
-    pub timeout_seconds: Option<i64>,
+    pub timeout_seconds: Option<Number>,
 }
 
 /// `status` of a Service.

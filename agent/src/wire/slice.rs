@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{First, Metadata, Text, null_is_default};
+use super::{First, Metadata, Number, Text, null_is_default};
 
 /// `discovery.k8s.io/v1` EndpointSlice.
 #[derive(Debug, Default, Deserialize)]
@@ -33,7 +33,7 @@ pub struct SlicePort<'a> {
     #[serde(borrow)]
     pub protocol: Option<Text<'a>>,
     /// Port.
-    pub port: Option<i64>,
+    pub port: Option<Number>,
 }
 
 /// An endpoint of a slice.

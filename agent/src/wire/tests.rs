@@ -70,7 +70,7 @@ fn wrong_types_are_errors_not_guesses() {
     for json in [
         r#"{"endpoints":[{"addresses":"10.0.0.1"}]}"#,
         r#"{"endpoints":[{"addresses":[7]}]}"#,
-        r#"{"ports":[{"port":"80"}]}"#,
+        r#"{"ports":[{"name":80}]}"#,
         r#"{"ports":{}}"#,
     ] {
         assert!(serde_json::from_str::<EndpointSlice<'_>>(json).is_err(), "{json}");

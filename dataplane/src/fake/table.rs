@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use crate::cidr;
 use crate::frontend::{Endpoint, Family, Frontend};
 use crate::kernel::TableState;
-use crate::program::{AFFINITY_LIMIT, Action, ChainDef, Program};
+use crate::program::{Action, ChainDef, Program};
 use crate::rows::{AffinityRow, Chain, Row, RowKey, RowValue, SetName, Verdict};
 use crate::transaction::Stray;
 use crate::walk::Rows;
@@ -169,7 +169,8 @@ impl Table {
         if self.clients.contains_key(&key) {
             return Err(EEXIST);
         }
-        if self.clients.len() >= usize::try_from(AFFINITY_LIMIT).unwrap_or(usize::MAX) {
+        if self.clients.len() >= usize::try_from(self.program.affinity_rows()).unwrap_or(usize::MAX)
+        {
             return Err(ENFILE);
         }
         self.clients.insert(key, row);

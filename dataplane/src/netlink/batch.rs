@@ -9,7 +9,7 @@ use super::rule::{anonymous_sets, put_rule};
 use super::wire::Buffer;
 use super::{element as elements, layout};
 use crate::frontend::Family;
-use crate::program::{ChainDef, ChainKind, Hook, HookPoint, Program, TABLE, sets};
+use crate::program::{ChainDef, ChainKind, Hook, HookPoint, Program, TABLE};
 use crate::rows::SetName;
 use crate::transaction::Transaction;
 
@@ -176,7 +176,7 @@ impl Batch {
             out.text(table_attribute::NAME, TABLE);
             out.attribute(table_attribute::USER_DATA, &comment);
         });
-        for set in sets() {
+        for set in program.sets() {
             let id = self.take_set_number();
             let part = Part::Program(family, format!("set {}", set.name));
             self.message(message::NEW_SET, flag::CREATE | flag::EXCLUSIVE, family, part, |out| {

@@ -11,7 +11,7 @@
 //! | `socket` | sending and receiving |
 //! | `decode`, `compare`, `read` | reading back |
 //! | `watch` | changes made by others |
-//! | `foreign` | tables of others |
+//! | `foreign`, `leftovers` | tables of others, and chains in them |
 //! | `conntrack` and `flow` | remembered flows, shown and deleted |
 
 mod batch;
@@ -23,6 +23,7 @@ mod expression;
 mod flow;
 mod foreign;
 mod layout;
+mod leftovers;
 mod number;
 mod read;
 mod refusal;

@@ -46,6 +46,7 @@ pub(super) mod message {
     pub(in crate::netlink) const DELETE_CHAIN: u16 = 5;
     pub(in crate::netlink) const NEW_RULE: u16 = 6;
     pub(in crate::netlink) const GET_RULE: u16 = 7;
+    pub(in crate::netlink) const DELETE_RULE: u16 = 8;
     pub(in crate::netlink) const NEW_SET: u16 = 9;
     pub(in crate::netlink) const GET_SET: u16 = 10;
     pub(in crate::netlink) const NEW_ELEMENTS: u16 = 12;
@@ -68,7 +69,10 @@ pub(super) const LIST_ELEMENT: u16 = 1;
 /// Attributes of tables.
 pub(super) mod table {
     pub(in crate::netlink) const NAME: u16 = 1;
+    pub(in crate::netlink) const FLAGS: u16 = 2;
     pub(in crate::netlink) const USER_DATA: u16 = 6;
+    /// Flag: the table's chains are not called.
+    pub(in crate::netlink) const DORMANT: u32 = 1;
 }
 
 /// Attributes of chains.
@@ -86,6 +90,7 @@ pub(super) mod chain {
 pub(super) mod rule {
     pub(in crate::netlink) const TABLE: u16 = 1;
     pub(in crate::netlink) const CHAIN: u16 = 2;
+    pub(in crate::netlink) const HANDLE: u16 = 3;
     pub(in crate::netlink) const EXPRESSIONS: u16 = 4;
     pub(in crate::netlink) const EXPRESSION_NAME: u16 = 1;
     pub(in crate::netlink) const EXPRESSION_DATA: u16 = 2;

@@ -193,13 +193,17 @@ struct Reading<'a> {
 impl Reading<'_> {
     fn table(&mut self, program: &Program) -> Result<Option<TableState>, KernelError> {
         let family = program.family();
-        let Some(comment) = self.comment(family)? else { return Ok(None) };
+        let Some((comment, dormant)) = self.heading(family)? else { return Ok(None) };
         let mut found = FoundTable { sets: self.sets(family)?, chains: self.chains(family)? };
         self.rules(family, &mut found)?;
         self.protocol_sets(family, &mut found)?;
         let mut state = TableState {
             identity: Program::identity_in(&comment).map(ToOwned::to_owned),
-            damage: found.damage(program),
+            damage: dormant
+                .then(|| "the table is dormant: the kernel passes it over".to_owned())
+                .into_iter()
+                .chain(found.damage(program))
+                .collect(),
             chains: found.row_chains(program),
             ..TableState::default()
         };
@@ -212,15 +216,18 @@ impl Reading<'_> {
         Ok(Some(state))
     }
 
-    /// The table's comment, empty if it has none; `None` if there is no table.
-    fn comment(&mut self, family: Family) -> Result<Option<String>, KernelError> {
+    /// The table's comment, empty if it has none, and whether it is dormant; `None` if there is no
+    /// table.
+    fn heading(&mut self, family: Family) -> Result<Option<(String, bool)>, KernelError> {
         let mut found = None;
         let write = |out: &mut Buffer| out.text(table::NAME, TABLE);
         let number = family_number(family);
         let end = ask(self.channel, message::GET_TABLE, flag::ACK, number, write, |answer| {
             let data = answer.attributes().find(table::USER_DATA);
             let comment = data.and_then(|data| comment_in(data.value));
-            found = Some(comment.unwrap_or_default().to_owned());
+            let flags = answer.attributes().find(table::FLAGS).and_then(|flags| flags.number());
+            let dormant = flags.is_some_and(|flags| flags & table::DORMANT != 0);
+            found = Some((comment.unwrap_or_default().to_owned(), dormant));
         })?;
         self.note(end)?;
         Ok(found)

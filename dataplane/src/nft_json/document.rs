@@ -45,7 +45,7 @@ pub fn document(tables: &[Contents]) -> Result<Value> {
         let comment = contents.program.comment();
         commands.push(json!({ "add": { "table":
             { "family": family, "name": TABLE, "comment": comment } } }));
-        for set in sets() {
+        for set in contents.program.sets() {
             commands.push(set_object(&set, contents)?);
         }
         let chains: Vec<ChainDef> = contents.all_chains().collect();

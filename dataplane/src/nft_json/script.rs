@@ -8,7 +8,6 @@ use super::{Contents, Example, PRIORITIES, SLOT_EXAMPLE, is_single, key_examples
 use crate::frontend::{Family, Protocol};
 use crate::program::{
     Action, ChainDef, ChainKind, Field, Hook, Match, SERVICE_PROTOCOLS, SetDef, SetValue, TABLE,
-    sets,
 };
 use crate::rows::{Row, RowKey, RowValue, SetName};
 
@@ -27,7 +26,7 @@ pub fn script(tables: &[Contents]) -> String {
         line(&mut out, 0, &format!("\nadd table {table}\ndelete table {table}"));
         line(&mut out, 0, &format!("table {table} {{"));
         line(&mut out, 1, &format!("comment \"{}\"", contents.program.comment()));
-        for set in sets() {
+        for set in contents.program.sets() {
             write_set(&mut out, &set, contents);
         }
         let chains: Vec<ChainDef> = contents.all_chains().collect();

@@ -33,6 +33,7 @@ pub use credentials::User;
 pub use kube_proxy::{KubeProxy, KubeProxyOptions};
 pub use objects::{Node, Pod, count_with, endpoints, endpoints_of, service};
 pub use process::{Frozen, Process, forget_peak_memory, memory_of};
+pub(crate) use resources::path as object_path;
 
 use credentials::Credentials;
 use namespace::Namespace;

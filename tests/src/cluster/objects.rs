@@ -27,7 +27,8 @@ pub struct Node {
 }
 
 impl Node {
-    fn object(&self) -> Value {
+    /// As the API has it.
+    pub(crate) fn object(&self) -> Value {
         let mut labels = BTreeMap::from([("kubernetes.io/hostname", self.name.as_str())]);
         labels.insert("topology.kubernetes.io/zone", &self.zone);
         labels.insert("topology.kubernetes.io/region", &self.region);

@@ -48,7 +48,7 @@ pub(super) fn collection(object: &Value) -> Result<String> {
 }
 
 /// The path of `object` itself.
-pub(super) fn path(object: &Value) -> Result<String> {
+pub(crate) fn path(object: &Value) -> Result<String> {
     let name = object["metadata"]["name"].as_str().context("an object has no metadata.name")?;
     Ok(format!("{}/{name}", collection(object)?))
 }

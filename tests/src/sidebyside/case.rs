@@ -210,6 +210,12 @@ impl Case {
         self
     }
 
+    /// What happens to it next, instead of what was planned.
+    #[must_use]
+    pub fn patched(self, change: Value) -> Self {
+        Self { changes: Vec::new(), ..self }.patch(change)
+    }
+
     /// Its slices of each family list these instead.
     #[must_use]
     pub fn endpoints_become(mut self, endpoints: impl IntoIterator<Item = Endpoint>) -> Self {
@@ -253,7 +259,8 @@ impl Case {
         targets
     }
 
-    fn target(&self, to: To, family: Family, protocol: Protocol) -> Option<Frontend> {
+    /// One target of its own.
+    pub fn target(&self, to: To, family: Family, protocol: Protocol) -> Option<Frontend> {
         let number = self.number;
         let node_port = node_port(number, protocol);
         let node = node_address(family);

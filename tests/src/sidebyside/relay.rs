@@ -13,7 +13,7 @@ use sliceproxy::lab::{Lab, Netns};
 ///
 /// # Errors
 /// When the address is taken.
-pub(super) fn offer(client: &Netns, server: Arc<Lab>, address: SocketAddr) -> Result<()> {
+pub fn offer(client: &Netns, server: Arc<Lab>, address: SocketAddr) -> Result<()> {
     let listener = client
         .run(|| TcpListener::bind(address))?
         .with_context(|| format!("cannot offer {address}"))?;

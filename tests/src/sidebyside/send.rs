@@ -13,7 +13,8 @@ use sliceproxy_dataplane::frontend::{Family, Frontend};
 use super::case::Case;
 use super::plan::node_address;
 use super::probe::{From, Outcome, Probe, Seen};
-use super::stage::{Side, Stage, clients};
+use super::side::{Side, clients};
+use super::stage::Stage;
 
 /// Connections for each of several endpoints, after which all have been seen but for one time in
 /// millions.
@@ -39,8 +40,8 @@ pub struct Verdict<'a> {
     pub probe: &'a Probe,
     /// Where they were sent.
     pub targets: Vec<Frontend>,
-    /// What kube-proxy made of it.
-    pub kube_proxy: Outcome,
+    /// What kube-proxy made of it, if it was there.
+    pub kube_proxy: Option<Outcome>,
     /// What sliceproxy made of it.
     pub sliceproxy: Outcome,
 }
@@ -48,9 +49,10 @@ pub struct Verdict<'a> {
 impl Verdict<'_> {
     /// Whether both did what the table says.
     pub fn is_as_expected(&self) -> bool {
-        let other = self.probe.difference.as_ref().map(|difference| &difference.kube_proxy);
+        let difference = self.probe.difference.as_ref().map(|difference| &difference.kube_proxy);
+        let theirs = difference.unwrap_or(&self.probe.expected);
         self.sliceproxy == self.probe.expected
-            && self.kube_proxy == *other.unwrap_or(&self.probe.expected)
+            && self.kube_proxy.as_ref().is_none_or(|outcome| outcome == theirs)
     }
 }
 
@@ -69,7 +71,11 @@ impl fmt::Display for Verdict<'_> {
         if let Some(difference) = &self.probe.difference {
             write!(f, " (kube-proxy: {})", difference.kube_proxy)?;
         }
-        write!(f, ", sliceproxy: {}, kube-proxy: {}", self.sliceproxy, self.kube_proxy)
+        write!(f, "; sliceproxy: {}", self.sliceproxy)?;
+        match &self.kube_proxy {
+            Some(outcome) => write!(f, "; kube-proxy: {outcome}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -86,6 +92,17 @@ impl fmt::Display for Outcome {
     }
 }
 
+/// Fails the test unless all went as the table of scenarios says.
+///
+/// # Panics
+/// With everything that went otherwise.
+pub fn assert_as_expected(verdicts: &[Verdict<'_>]) {
+    assert!(!verdicts.is_empty(), "nothing was sent");
+    let failed = verdicts.iter().filter(|verdict| !verdict.is_as_expected());
+    let failed: Vec<String> = failed.map(ToString::to_string).collect();
+    assert!(failed.is_empty(), "{} of {}:\n{}", failed.len(), verdicts.len(), failed.join("\n"));
+}
+
 /// Connections that are judged together.
 #[derive(Debug)]
 struct Job<'a> {
@@ -94,11 +111,12 @@ struct Job<'a> {
     targets: Vec<Frontend>,
 }
 
+/// For what a connection waits longest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Wait {
-    ForAnswer,
-    ForNothing,
-    ForIcmp,
+    Answer,
+    Nothing,
+    Icmp,
 }
 
 impl Job<'_> {
@@ -110,11 +128,11 @@ impl Job<'_> {
     /// What a connection has to wait for.
     fn patience(&self) -> Wait {
         if self.expectations().any(|outcome| *outcome == Outcome::Refused) {
-            Wait::ForIcmp
+            Wait::Icmp
         } else if self.expectations().any(|outcome| *outcome == Outcome::Dropped) {
-            Wait::ForNothing
+            Wait::Nothing
         } else {
-            Wait::ForAnswer
+            Wait::Answer
         }
     }
 
@@ -142,30 +160,53 @@ pub fn send_all<'a>(
     cases: &'a [Case],
     probes: impl Fn(&'a Case) -> &'a [Probe],
 ) -> Result<Vec<Verdict<'a>>> {
-    let mut jobs = Vec::new();
-    for case in cases {
-        for probe in probes(case) {
-            jobs.extend(case.targets(probe).into_iter().map(|targets| Job {
-                case,
-                probe,
-                targets,
-            }));
-        }
-    }
+    let jobs = jobs(cases, probes);
     let (kube_proxy, sliceproxy) = thread::scope(|scope| {
         let other = scope.spawn(|| send(&stage.kube_proxy, &jobs));
         let own = send(&stage.sliceproxy, &jobs);
         (other.join().map_err(|_| anyhow!("sending panicked")), own)
     });
-    let outcomes = kube_proxy??.into_iter().zip(sliceproxy?);
-    let verdict = |(job, (kube_proxy, sliceproxy)): (Job<'a>, _)| Verdict {
+    let kube_proxy = kube_proxy??.into_iter().map(Some);
+    Ok(verdicts(jobs, sliceproxy?.into_iter().zip(kube_proxy)))
+}
+
+/// The same where there is only sliceproxy.
+///
+/// # Errors
+/// As [`send_all`].
+pub fn send_alone<'a>(
+    side: &Side,
+    cases: &'a [Case],
+    probes: impl Fn(&'a Case) -> &'a [Probe],
+) -> Result<Vec<Verdict<'a>>> {
+    let jobs = jobs(cases, probes);
+    let sliceproxy = send(side, &jobs)?;
+    Ok(verdicts(jobs, sliceproxy.into_iter().map(|outcome| (outcome, None))))
+}
+
+fn jobs<'a>(cases: &'a [Case], probes: impl Fn(&'a Case) -> &'a [Probe]) -> Vec<Job<'a>> {
+    let mut jobs = Vec::new();
+    for case in cases {
+        for probe in probes(case) {
+            let targets = case.targets(probe).into_iter();
+            jobs.extend(targets.map(|targets| Job { case, probe, targets }));
+        }
+    }
+    jobs
+}
+
+fn verdicts<'a>(
+    jobs: Vec<Job<'a>>,
+    outcomes: impl Iterator<Item = (Outcome, Option<Outcome>)>,
+) -> Vec<Verdict<'a>> {
+    let verdict = |(job, (sliceproxy, kube_proxy)): (Job<'a>, _)| Verdict {
         case: job.case,
         probe: job.probe,
         targets: job.targets,
         kube_proxy,
         sliceproxy,
     };
-    Ok(jobs.into_iter().zip(outcomes).map(verdict).collect())
+    jobs.into_iter().zip(outcomes).map(verdict).collect()
 }
 
 fn send(side: &Side, jobs: &[Job<'_>]) -> Result<Vec<Outcome>> {
@@ -183,7 +224,7 @@ fn send(side: &Side, jobs: &[Job<'_>]) -> Result<Vec<Outcome>> {
         numbers.sort_by_key(|n| jobs[*n].patience());
         while let Some(first) = numbers.first() {
             let patience = jobs[*first].patience();
-            let limit = if patience == Wait::ForIcmp { REFUSED_AT_ONCE } else { AT_ONCE };
+            let limit = if patience == Wait::Icmp { REFUSED_AT_ONCE } else { AT_ONCE };
             let mut connections = 0;
             let fits = |n: &&usize| {
                 connections += jobs[**n].connections();

@@ -25,6 +25,19 @@ shop/api  443/TCP  10.102.171.101:443 ClusterIP   3 used  3 used   external Loca
 }
 
 #[test]
+fn frontends_of_every_service_stay_whole_beside_what_clients_meet() {
+    let engine = shop::engine("node-a1");
+    let all = view::services(&engine, &view::Filter::default());
+    let text = shown(|page| services(page, &all));
+    for frontend in all.iter().flat_map(|port| &port.frontends) {
+        let whole = super::frontend(frontend);
+        let line = text.lines().find(|line| line.contains(&format!("{whole} ")));
+        let line = line.unwrap_or_else(|| panic!("{whole} is broken:\n{text}"));
+        assert!(line.contains(&treatment(frontend.from_inside)), "{line}");
+    }
+}
+
+#[test]
 fn slices_of_the_shop() {
     let engine = shop::engine("node-a1");
     let search = view::slices(&engine, &"shop/search".parse().unwrap());

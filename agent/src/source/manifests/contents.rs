@@ -19,6 +19,8 @@ pub(super) struct Contents {
     pub(super) untold: usize,
     /// How many objects of which other kinds.
     pub(super) ignored: BTreeMap<String, usize>,
+    /// Whether the last object seems to be half-written.
+    pub(super) unfinished: bool,
 }
 
 /// Most faults of a file that are kept.

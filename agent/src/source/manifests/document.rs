@@ -11,12 +11,22 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use serde_saphyr::Spanned;
 
-use super::ManifestError;
 use super::locate::locate;
 use super::object::Piece;
+use super::split::{Part, split};
+use super::{ManifestError, Unused};
 
-/// All objects of a file, in its order. Empty documents are skipped.
-pub(super) fn parse(file: &Path, bytes: &[u8]) -> Result<Vec<Piece>, ManifestError> {
+/// What a file consists of.
+#[derive(Debug, Default)]
+pub(super) struct Parsed {
+    /// All objects, in the file's order.
+    pub(super) pieces: Vec<Piece>,
+    /// Documents that could not be parsed, between others that could.
+    pub(super) broken: Vec<ManifestError>,
+}
+
+/// All objects of a file. Empty documents are skipped.
+pub(super) fn parse(file: &Path, bytes: &[u8]) -> Result<Parsed, ManifestError> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let before = &bytes[..error.valid_up_to()];
         ManifestError::Syntax {
@@ -25,6 +35,7 @@ pub(super) fn parse(file: &Path, bytes: &[u8]) -> Result<Vec<Piece>, ManifestErr
             column: 1 + count(before.rsplit(|b| *b == b'\n').next().map_or(0, <[u8]>::len)),
             format: "text",
             message: "not UTF-8".to_owned(),
+            unused: Unused::File,
         }
     })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -36,10 +47,41 @@ pub(super) fn parse(file: &Path, bytes: &[u8]) -> Result<Vec<Piece>, ManifestErr
         Some(parsed) => parsed,
         None => yaml(file, text),
     };
-    parsed.map(|mut pieces| {
-        locate(text, options(text.len()), &mut pieces);
-        pieces
-    })
+    match parsed {
+        Ok(mut pieces) => {
+            locate(text, options(text.len()), &mut pieces);
+            Ok(Parsed { pieces, broken: Vec::new() })
+        }
+        Err(error) if is_json => Err(error),
+        Err(error) => one_by_one(file, text).ok_or(error),
+    }
+}
+
+/// The documents each by itself; `None` if none of them is good.
+fn one_by_one(file: &Path, text: &str) -> Option<Parsed> {
+    let parts = split(text);
+    if parts.len() < 2 {
+        return None;
+    }
+    let mut parsed = Parsed::default();
+    for part in parts {
+        match yaml(file, part.text) {
+            Ok(mut pieces) => {
+                locate(part.text, options(part.text.len()), &mut pieces);
+                parsed.pieces.extend(pieces.into_iter().map(|piece| move_to_file(piece, part)));
+            }
+            Err(error) => parsed.broken.push(error.of_document(part)),
+        }
+    }
+    (!parsed.pieces.is_empty()).then_some(parsed)
+}
+
+fn move_to_file(mut piece: Piece, part: Part<'_>) -> Piece {
+    piece.position = piece.position.map(|position| part.in_file(position));
+    for fault in &mut piece.faults {
+        fault.position = fault.position.map(|position| part.in_file(position));
+    }
+    piece
 }
 
 fn json(file: &Path, text: &str) -> Result<Vec<Piece>, ManifestError> {
@@ -51,6 +93,7 @@ fn json(file: &Path, text: &str) -> Result<Vec<Piece>, ManifestError> {
             column: count(error.column()),
             format: "JSON",
             message: without_place(&error.to_string()),
+            unused: Unused::File,
         })?;
         objects.extend(document.pieces);
     }
@@ -67,6 +110,7 @@ fn yaml(file: &Path, text: &str) -> Result<Vec<Piece>, ManifestError> {
                 column: place.map_or(1, |place| place.column()),
                 format: "YAML",
                 message: in_words(&error),
+                unused: Unused::File,
             }
         })?;
     let mut objects = Vec::new();

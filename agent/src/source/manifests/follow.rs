@@ -1,8 +1,8 @@
 //! Follows manifests as they change: notices from the kernel say when to look, a slow clock makes
 //! up for those that get lost.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -20,6 +20,7 @@ use tracing::{info, warn};
 
 use super::ManifestError;
 use super::tracker::{Look, Seen, Tracker};
+use super::writers::Writers;
 use crate::model::{Event, NodeName};
 
 /// Changes come in bursts: look once nothing has happened for so long.
@@ -28,13 +29,15 @@ const QUIET: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Look without any notice: network file systems send none.
 const PERIOD: Duration = Duration::from_secs(10);
+/// Look again for files that are being written, if no notice says that they are finished.
+const AWAITED: Duration = Duration::from_millis(500);
 /// Most remarks that one look logs.
 const MAX_REMARKS: usize = 100;
 
 /// Sends what the manifests in `path` say, as `node` sees it: first everything, then what changes.
 /// Ends when nobody receives any more.
 ///
-/// While a file cannot be read or parsed, its objects stay as they were. If no file can be from the
+/// While a file is being written, or cannot be read or parsed, its objects stay as they were. If no file can be from the
 /// start, nothing is sent until one can.
 ///
 /// # Errors
@@ -53,7 +56,9 @@ pub async fn follow(
     loop {
         watch.renew();
         let look = if watch.touched.swap(false, Relaxed) { Look::Closely } else { Look::Briefly };
-        let Some((returned, seen)) = look_elsewhere(tracker, look).await else { return Ok(()) };
+        let unfinished = watch.writers.unfinished(Instant::now());
+        let looked = look_elsewhere(tracker, look, unfinished).await;
+        let Some((returned, seen)) = looked else { return Ok(()) };
         tracker = returned;
         log(&seen);
         for event in seen.events {
@@ -61,7 +66,11 @@ pub async fn follow(
                 return Ok(());
             }
         }
-        let period = if seen.unsettled { QUIET } else { PERIOD };
+        let period = match (seen.unsettled, seen.awaited) {
+            (true, _) => QUIET,
+            (false, true) => AWAITED,
+            (false, false) => PERIOD,
+        };
         tokio::select! {
             () = events.closed() => return Ok(()),
             notice = timeout(period, woken.recv()) => if notice.is_ok() {
@@ -73,9 +82,13 @@ pub async fn follow(
 
 /// Reading and parsing takes seconds for large files: not on a thread that others wait for.
 /// `None` if the runtime ends.
-async fn look_elsewhere(mut tracker: Tracker, look: Look) -> Option<(Tracker, Seen)> {
+async fn look_elsewhere(
+    mut tracker: Tracker,
+    look: Look,
+    unfinished: HashSet<PathBuf>,
+) -> Option<(Tracker, Seen)> {
     let looking = tokio::task::spawn_blocking(move || {
-        let seen = tracker.look(look);
+        let seen = tracker.look(look, &unfinished);
         (tracker, seen)
     });
     match looking.await.map_err(JoinError::try_into_panic) {
@@ -119,6 +132,8 @@ struct Watch {
     watcher: Option<RecommendedWatcher>,
     /// Whether there were notices of the manifests themselves, not only of what is around them.
     touched: Arc<AtomicBool>,
+    /// Files that are being written.
+    writers: Arc<Writers>,
     /// With device and inode: a folder of the same name may be another one.
     watched: BTreeMap<PathBuf, (u64, u64)>,
 }
@@ -126,13 +141,16 @@ struct Watch {
 impl Watch {
     fn new(path: PathBuf, wake: mpsc::Sender<()>) -> Self {
         let touched = Arc::new(AtomicBool::new(false));
+        let writers = Arc::new(Writers::default());
         let watcher = notify::recommended_watcher({
             let (path, touched, wake) = (path.clone(), Arc::clone(&touched), wake.clone());
+            let writers = Arc::clone(&writers);
             move |notice: notify::Result<notify::Event>| {
                 let Ok(notice) = notice else { return };
                 if !is_change(notice.kind) {
                     return;
                 }
+                writers.notice(&notice, Instant::now());
                 if notice.paths.iter().any(|changed| changed.starts_with(&path)) {
                     touched.store(true, Relaxed);
                 }
@@ -141,7 +159,7 @@ impl Watch {
             }
         });
         let watcher = watcher.inspect_err(|error| cannot_watch(&path, error)).ok();
-        Self { path, _wake: wake, watcher, touched, watched: BTreeMap::new() }
+        Self { path, _wake: wake, watcher, touched, writers, watched: BTreeMap::new() }
     }
 
     /// Watches the folders that matter now. Those that cannot be are left to the clock.

@@ -1,16 +1,20 @@
 //! Services, EndpointSlices, Nodes and ServiceCIDRs from files: a folder or a file of YAML or JSON
 //! as `kubectl get … -o yaml` writes it, read once ([`load`]) or followed ([`follow()`]).
 //!
-//! A file counts as a whole: while it cannot be parsed, what it said before stays.
+//! While a file, or one of its documents, cannot be parsed, what the file said before stays. If it
+//! never said anything, its other documents count.
 
 mod contents;
 mod document;
 mod files;
 mod follow;
+mod foreign;
 mod locate;
 mod object;
+mod split;
 mod tracker;
 mod world;
+mod writers;
 
 use std::fmt;
 use std::io;
@@ -22,6 +26,7 @@ use serde::Serialize;
 use self::contents::Contents;
 pub use self::files::{MAX_FILE_SIZE, MAX_FILES};
 pub use self::follow::follow;
+use self::split::Part;
 
 pub use self::world::World;
 use crate::model::Rejection;
@@ -46,7 +51,7 @@ pub enum ManifestError {
         reason: String,
     },
     /// Not YAML, or not JSON.
-    #[error("{}:{line}:{column}: not valid {format}: {message}; nothing of this file is used until it is corrected", .path.display())]
+    #[error("{}:{line}:{column}: not valid {format}: {message}; {unused} until it is corrected", .path.display())]
     Syntax {
         /// The file.
         path: PathBuf,
@@ -58,10 +63,55 @@ pub enum ManifestError {
         format: &'static str,
         /// What the parser says.
         message: String,
+        /// What becomes of the objects.
+        unused: Unused,
     },
     /// Had objects of use, and has none any more: as when it is being written.
     #[error("{}: holds no Service, EndpointSlice or Node any more; what it said before stays; delete the file to remove its objects", .0.display())]
     Emptied(PathBuf),
+    /// Its last object has no kind, or half of one: as when it is being written.
+    #[error("{}: the last object has no kind, as if the file were not written to its end; what it said before stays in use; complete or remove the object", .0.display())]
+    Unfinished(PathBuf),
+}
+
+/// What is not used of a file that does not parse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unused {
+    /// All of it.
+    File,
+    /// One document.
+    Document,
+    /// What is new: what was read before is still in use.
+    News,
+}
+
+impl fmt::Display for Unused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::File => "nothing of this file is used",
+            Self::Document => "this document of the file is not used",
+            Self::News => "what this file said before stays in use",
+        })
+    }
+}
+
+impl ManifestError {
+    /// The same for one document of the file.
+    fn of_document(mut self, part: Part<'_>) -> Self {
+        if let Self::Syntax { line, column, unused, .. } = &mut self {
+            (*line, *column) = part.in_file((*line, *column));
+            *unused = Unused::Document;
+        }
+        self
+    }
+
+    /// The same where earlier objects stay.
+    fn keeping_objects(mut self) -> Self {
+        if let Self::Syntax { unused, .. } = &mut self {
+            *unused = Unused::News;
+        }
+        self
+    }
 }
 
 /// A part of a manifest that is not used, and where it is.
@@ -102,22 +152,37 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Reads all of `path`, a file or a folder's `*.yaml`, `*.yml` and `*.json`.
+/// Reads all of `path`, a file or a folder's `*.yaml`, `*.yml` and `*.json`. What is wrong with
+/// some files or documents is in [`World::unread`], with objects in [`World::rejections`].
 ///
 /// # Errors
-/// The first file that cannot be read or parsed; wrong objects only become
-/// [`World::rejections`].
+/// If there are files and none can be read and parsed: what is wrong with the first.
 pub fn load(path: &Path) -> Result<World, ManifestError> {
     let mut contents = Vec::new();
+    let mut problems = Vec::new();
     for file in files::list(path)? {
-        let bytes = files::read(&file)?;
-        contents.push(parse(&file, &bytes)?);
+        match files::read(&file).and_then(|bytes| parse(&file, &bytes)) {
+            Ok((good, broken)) => {
+                contents.push(good);
+                problems.extend(broken);
+            }
+            Err(error) => problems.push(error),
+        }
     }
-    Ok(World::merge(contents.iter()))
+    let unread = problems.iter().map(ToString::to_string).collect();
+    match problems.into_iter().next() {
+        Some(first) if contents.is_empty() => Err(first),
+        _ => Ok(World { unread, ..World::merge(contents.iter()) }),
+    }
 }
 
-fn parse(file: &Path, bytes: &[u8]) -> Result<Contents, ManifestError> {
-    Ok(Contents::new(&Arc::from(file), document::parse(file, bytes)?))
+/// What the file says, and which of its documents cannot be parsed.
+fn parse(file: &Path, bytes: &[u8]) -> Result<(Contents, Vec<ManifestError>), ManifestError> {
+    let parsed = document::parse(file, bytes)?;
+    let cut = !bytes.ends_with(b"\n");
+    let unfinished = parsed.pieces.last().is_some_and(|piece| piece.is_unfinished(cut));
+    let contents = Contents::new(&Arc::from(file), parsed.pieces);
+    Ok((Contents { unfinished, ..contents }, parsed.broken))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::Position;
+use super::{Position, foreign};
 use crate::convert::{self, Converted, Rejections, shorten};
 use crate::model::{Node, ObjectName, Rejection, Service, Slice};
 use crate::wire;
@@ -53,6 +53,9 @@ pub(super) enum Object {
     ServiceCidr(Vec<IpNetwork>),
 }
 
+/// The kinds of [`Object`].
+const KINDS: [&str; 4] = ["Service", "EndpointSlice", "Node", "ServiceCIDR"];
+
 impl Object {
     pub(super) fn kind(&self) -> &'static str {
         match self {
@@ -73,6 +76,19 @@ impl Piece {
         };
         let (meaning, rejections) = interpret(kind, &value);
         Self { position, meaning, faults: faults(rejections) }
+    }
+
+    /// Whether it may be the beginning of something else, at the end of a file that is `cut` in the
+    /// middle of a line.
+    pub(super) fn is_unfinished(&self, cut: bool) -> bool {
+        match &self.meaning {
+            Meaning::Kindless(_) => true,
+            Meaning::Other(kind) => {
+                let kind = kind.rsplit(' ').next().unwrap_or_default();
+                cut && KINDS.iter().any(|known| known.starts_with(kind))
+            }
+            Meaning::Known(..) | Meaning::Unusable => false,
+        }
     }
 
     /// By the kind of the list that it is in, which need not be repeated in the items.
@@ -124,8 +140,14 @@ fn interpret(kind: &str, value: &Value) -> (Meaning, Vec<Rejection>) {
             )
         }
         (version, kind) => {
+            let mut rejections = Rejections::new("object");
+            foreign::reject(version.unwrap_or_default(), kind, value, &mut rejections);
+            let rejections = rejections.finish(name_of(value));
+            if !rejections.is_empty() {
+                return (Meaning::Unusable, rejections);
+            }
             let name = format!("{} {kind}", version.unwrap_or_default());
-            (Meaning::Other(shorten(name.trim_start())), Vec::new())
+            (Meaning::Other(shorten(name.trim_start())), rejections)
         }
     }
 }
@@ -139,10 +161,15 @@ fn decode<'v, K: DeserializeOwned, W: Deserialize<'v>, T>(
     let mut rejections = Rejections::new(kind);
     let decoded = serde_path_to_error::deserialize::<_, W>(value);
     check_fields::<K>(value, decoded.is_ok(), &mut rejections);
+    foreign::check_annotations(value, &mut rejections);
     match decoded {
         Ok(wire) => {
             let converted = convert(&wire);
             let mut rejections = rejections.finish(name_of(value));
+            // What is wrong for Kubernetes too is told once, with what becomes of it.
+            rejections.retain(|general| {
+                converted.rejections.iter().all(|precise| precise.field != general.field)
+            });
             rejections.extend(converted.rejections);
             (Meaning::Known(converted.name, object(converted.object)), rejections)
         }

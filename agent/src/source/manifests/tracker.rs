@@ -32,6 +32,34 @@ struct Tracked {
     digest: u64,
     /// What it last said; `None` until it could be parsed.
     contents: Option<Contents>,
+    /// Whether some of its documents could not be parsed then.
+    partial: bool,
+}
+
+impl Tracked {
+    /// Takes over what the file says now; then these documents of it are broken. With an error it
+    /// goes on saying what it said.
+    fn take_over(
+        &mut self,
+        file: &Path,
+        bytes: &[u8],
+    ) -> Result<Vec<ManifestError>, ManifestError> {
+        let had_objects = self.contents.as_ref().is_some_and(|contents| !contents.is_empty());
+        let keep = |error: ManifestError| if had_objects { error.keeping_objects() } else { error };
+        let (new, mut broken) = super::parse(file, bytes).map_err(keep)?;
+        if new.is_empty() && had_objects {
+            return Err(ManifestError::Emptied(file.to_owned()));
+        }
+        if had_objects && new.unfinished {
+            return Err(ManifestError::Unfinished(file.to_owned()));
+        }
+        // As if it were half-written. A file that never was whole has nothing better to keep.
+        if had_objects && !self.partial && !broken.is_empty() {
+            return Err(keep(broken.swap_remove(0)));
+        }
+        self.contents = Some(new);
+        Ok(broken)
+    }
 }
 
 /// What a file shows without being read.
@@ -78,6 +106,8 @@ pub(super) struct Seen {
     pub(super) remarks: Vec<String>,
     /// A file changed while it was read: look again soon.
     pub(super) unsettled: bool,
+    /// A file was left out because it is being written.
+    pub(super) awaited: bool,
 }
 
 impl Tracker {
@@ -92,11 +122,11 @@ impl Tracker {
         }
     }
 
-    /// Looks at all files, and reads those that changed.
-    pub(super) fn look(&mut self, look: Look) -> Seen {
+    /// Looks at all files, and reads those that changed, but for the `unfinished` ones.
+    pub(super) fn look(&mut self, look: Look, unfinished: &HashSet<PathBuf>) -> Seen {
         let mut seen = Seen::default();
         match files::list(&self.path) {
-            Ok(listed) => self.look_at_all(&listed, look, &mut seen),
+            Ok(listed) => self.look_at_all(&listed, (look, unfinished), &mut seen),
             // Path or mount gone: an accident rather than a wish to lose everything.
             Err(error) => seen.problems.push(error),
         }
@@ -106,18 +136,28 @@ impl Tracker {
         seen
     }
 
-    fn look_at_all(&mut self, listed: &[PathBuf], look: Look, seen: &mut Seen) {
+    fn look_at_all(
+        &mut self,
+        listed: &[PathBuf],
+        (look, unfinished): (Look, &HashSet<PathBuf>),
+        seen: &mut Seen,
+    ) {
         let known = self.files.len();
         self.files.retain(|file, _| listed.binary_search(file).is_ok());
         self.stale |= self.files.len() != known;
         for file in listed {
+            if is_among(unfinished, file) {
+                seen.awaited = true;
+                continue;
+            }
             self.stale |= self.look_at(file, look, seen);
         }
         let first = self.world.is_none();
         let nothing_good =
             !listed.is_empty() && self.files.values().all(|file| file.contents.is_none());
         // Nothing but broken files is no state, rather than an empty one.
-        if self.stale && !(first && (seen.unsettled || nothing_good)) {
+        let early = seen.unsettled || seen.awaited || nothing_good;
+        if self.stale && !(first && early) {
             self.report(seen);
         }
     }
@@ -144,20 +184,21 @@ impl Tracker {
         bytes.hash(&mut hasher);
         let digest = hasher.finish();
         let tracked = self.files.entry(file.to_owned());
-        let tracked = tracked.or_insert(Tracked { stamp: None, digest: !digest, contents: None });
+        let tracked = tracked.or_insert(Tracked {
+            stamp: None,
+            digest: !digest,
+            contents: None,
+            partial: false,
+        });
         tracked.stamp = stamp;
         if tracked.digest == digest {
             return false;
         }
         tracked.digest = digest;
-        let had_objects = tracked.contents.as_ref().is_some_and(|contents| !contents.is_empty());
-        match super::parse(file, &bytes) {
-            Ok(new) if new.is_empty() && had_objects => {
-                seen.problems.push(ManifestError::Emptied(file.to_owned()));
-                false
-            }
-            Ok(new) => {
-                tracked.contents = Some(new);
+        match tracked.take_over(file, &bytes) {
+            Ok(broken) => {
+                tracked.partial = !broken.is_empty();
+                seen.problems.extend(broken);
                 true
             }
             Err(error) => {
@@ -179,6 +220,12 @@ impl Tracker {
         self.world = Some(world);
         self.stale = false;
     }
+}
+
+/// Whether `file`, or what it is a link to, is one of `files`.
+fn is_among(files: &HashSet<PathBuf>, file: &Path) -> bool {
+    !files.is_empty()
+        && (files.contains(file) || fs::canonicalize(file).is_ok_and(|real| files.contains(&real)))
 }
 
 /// Remarks on `world` that were not made on `before`, wherever in the file it was then.

@@ -23,6 +23,8 @@ pub struct World {
     pub nodes: BTreeMap<NodeName, Arc<Node>>,
     /// Networks of all ServiceCIDRs.
     pub service_cidrs: Vec<IpNetwork>,
+    /// Files and documents that could not be read or parsed, and why; only of [`super::load`].
+    pub unread: Vec<String>,
     /// Parts that are not used, and why.
     pub rejections: Vec<Finding>,
     /// What else deserves a line: ignored kinds, objects that are there twice.

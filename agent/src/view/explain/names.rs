@@ -27,10 +27,16 @@ pub(super) fn frontends<K: Kernel>(
     let wanted = |candidate: &&Port| port.is_none_or(|port| is_port(candidate, port));
     let reachable = |frontend: &Frontend| from.is_none_or(|f| Family::of(f) == frontend.family());
     let ports = engine.ports_of(name).iter().filter(wanted);
-    let frontends: Vec<Frontend> = ports
-        .flat_map(|port| port.claimed.iter().map(|(frontend, _)| *frontend))
-        .filter(reachable)
-        .collect();
+    let all: Vec<Frontend> =
+        ports.flat_map(|port| port.claimed.iter().map(|(frontend, _)| *frontend)).collect();
+    let frontends: Vec<Frontend> = all.iter().copied().filter(reachable).collect();
+    if let (true, Some(from), Some(other)) = (frontends.is_empty(), from, all.first()) {
+        return Err(NoAnswer::BadQuestion(format!(
+            "{name} has no {} frontend that {from} could reach, only {} ones",
+            Family::of(from),
+            other.family()
+        )));
+    }
     if frontends.is_empty() {
         let known: Vec<String> = service.ports.iter().map(port_text).collect();
         return Err(NoAnswer::BadQuestion(format!(

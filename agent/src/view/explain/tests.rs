@@ -38,6 +38,17 @@ fn reasons(view: &ExplainView) -> Vec<String> {
 }
 
 #[test]
+fn a_client_of_a_family_that_the_service_does_not_have_is_told_so() {
+    let mut engine = synced("node-a1", "");
+    assert_eq!(
+        refused(&mut engine, "shop/cart", Some("fd00::1")),
+        "shop/cart has no IPv6 frontend that fd00::1 could reach, only IPv4 ones"
+    );
+    let message = refused(&mut engine, "shop/cart:9", Some("fd00::1"));
+    assert!(message.contains("its ports are 7070/TCP"), "{message}");
+}
+
+#[test]
 fn a_cluster_ip_with_topology() {
     let mut engine = synced("node-a1", "TopologyRouting");
     let view = told(&mut engine, "10.103.185.137:7070", None);

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod flows;
+mod leftovers;
 mod nft;
 mod program;
 mod refusals;

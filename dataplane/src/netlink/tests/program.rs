@@ -192,6 +192,10 @@ fn damage_is_told_in_words() {
         ("delete rule ip sliceproxy refuse handle HANDLE", "chain refuse has 2 rules instead of 3"),
         ("add rule ip sliceproxy nat-output accept", "chain nat-output has 2 rules instead of 1"),
         ("insert rule ip sliceproxy select counter", "chain select: rule 1 differs"),
+        (
+            "add table ip sliceproxy { flags dormant; }",
+            "the table is dormant: the kernel passes it over",
+        ),
         ("flush chain ip sliceproxy pick-2", "chain pick-2 has 0 rules instead of 2"),
         ("add chain ip sliceproxy mine", "chain mine is not part of the program"),
         ("add set ip sliceproxy mine { type mark; }", "set mine is not part of the program"),
@@ -257,5 +261,23 @@ fn another_configuration_is_another_identity() {
         let table = NetlinkKernel::open(&config()).unwrap().read().unwrap().v4.unwrap();
         assert_ne!(table.identity, Some(Program::new(Family::V4, &config()).identity()));
         assert!(!table.damage.is_empty());
+    });
+}
+
+#[test]
+fn the_kernel_remembers_as_many_clients_as_the_program_says() {
+    in_namespace(|| {
+        let wanted = ProgramConfig { affinity_rows: 1234, ..config() };
+        let mut kernel = installed(&wanted);
+        let listed = nft::system().run(&["list", "map", "ip", "sliceproxy", "affinity"]);
+        assert!(listed.contains("size 1234"), "{listed}");
+        let state = kernel.read().unwrap();
+        for family in Family::ALL {
+            let table = state.table(family).unwrap();
+            let identity = Program::new(family, &wanted).identity();
+            assert_eq!(table.identity.as_deref(), Some(identity.as_str()));
+            assert!(table.damage.is_empty(), "{:?}", table.damage);
+            assert_ne!(identity, Program::new(family, &config()).identity());
+        }
     });
 }

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::super::case::Case;
 use super::super::probe::From::{Outside, Pod};
-use super::super::probe::To;
+use super::super::probe::{From, To};
 use super::super::slice::Endpoint;
 use super::{masqueraded, sticky};
 
@@ -53,6 +53,16 @@ pub(super) fn cases() -> Vec<Case> {
             .probe(Outside, To::LoadBalancer, sticky(BOTH))
             .endpoints_become([near_1().terminating(), far_1()])
             .then(Outside, To::LoadBalancer, sticky(&["far-1"])),
+        affine("affinity-hairpin")
+            .endpoints([near_1()])
+            .probe(From::Endpoint("near-1"), To::ClusterIp, masqueraded(&["near-1"]))
+            .probe(From::Endpoint("near-1"), To::LoadBalancer, masqueraded(&["near-1"])),
+        // The others would be sent to another node, and nothing masquerades them.
+        affine("affinity-becomes-local")
+            .endpoints([near_1(), far_1()])
+            .probe(Outside, To::LoadBalancer, sticky(BOTH))
+            .patch(json!({"spec": {"externalTrafficPolicy": "Local"}}))
+            .then(Outside, To::LoadBalancer, sticky(&["near-1"])),
         affine("affinity-ends")
             .endpoints([near_1(), far_1()])
             .probe(Outside, To::LoadBalancer, sticky(BOTH))

@@ -12,6 +12,20 @@ use super::super::probe::{Probe, To};
 use super::super::slice::{Endpoint, slice_ports};
 use super::{direct, masqueraded, untouched};
 
+const LATE_CIDR: &str =
+    "a new Service CIDR counts at once: in kube-proxy up to an hour later, at its next full sync";
+
+const ONE_NODE_PORT: To = To::Address("172.18.0.11", 32_700);
+
+/// ExternalName at first.
+fn named_first(name: &'static str) -> Case {
+    one(name)
+        .spec("type", "ExternalName")
+        .spec("externalName", "www.example.org")
+        .spec("clusterIPs", json!(null))
+        .spec("ipFamilyPolicy", json!(null))
+}
+
 fn near_1() -> Endpoint {
     Endpoint::new("near-1")
 }
@@ -136,11 +150,55 @@ fn of_services() -> Vec<Case> {
                 Probe::new(Pod, To::Address("10.96.2.1", 80), direct(&["near-1"])).protocol(Tcp),
             )
             .then_as(Probe::new(Pod, To::Address("10.96.2.1", 80), Refused).protocol(Udp)),
+        Case::new("service-cidr-comes")
+            .probe(Pod, To::Address("10.200.0.9", 80), untouched())
+            .probe(Outside, To::Address("fd00:10:200::9", 80), untouched())
+            .change(Change::Apply(json!({
+                "apiVersion": "networking.k8s.io/v1",
+                "kind": "ServiceCIDR",
+                "metadata": {"name": "more"},
+                "spec": {"cidrs": ["10.200.0.0/24", "fd00:10:200::/112"]},
+            })))
+            .then_as(
+                Probe::new(Pod, To::Address("10.200.0.9", 80), Dropped)
+                    .unlike_kube_proxy(untouched(), LATE_CIDR),
+            )
+            .then_as(
+                Probe::new(Outside, To::Address("fd00:10:200::9", 80), Dropped)
+                    .unlike_kube_proxy(untouched(), LATE_CIDR),
+            ),
         one("becomes-a-name").probe(Pod, To::ClusterIp, direct(&["near-1"])).patch(name).then(
             Pod,
             To::ClusterIp,
             Dropped,
         ),
+        named_first("name-becomes-cluster-ip")
+            .probe_as(Probe::new(Pod, To::Address("10.96.2.2", 80), Dropped))
+            .patch(json!({"spec": {
+                "type": "ClusterIP",
+                "externalName": null,
+                "clusterIP": "10.96.2.2",
+                "clusterIPs": ["10.96.2.2"],
+            }}))
+            .then_as(Probe::new(Pod, To::Address("10.96.2.2", 80), direct(&["near-1"]))),
+        one("one-protocol-goes")
+            .node_port()
+            .spec(
+                "ports",
+                json!([
+                    {"name": "http", "protocol": "TCP", "port": 80, "nodePort": 32_700},
+                    {"name": "dns", "protocol": "UDP", "port": 80, "nodePort": 32_700},
+                ]),
+            )
+            .probe(Pod, To::ClusterIp, direct(&["near-1"]))
+            .probe(Outside, ONE_NODE_PORT, masqueraded(&["near-1"]))
+            .patch(json!({"spec": {"ports": [
+                {"name": "http", "protocol": "TCP", "port": 80, "nodePort": 32_700},
+            ]}}))
+            .then_as(Probe::new(Pod, To::ClusterIp, direct(&["near-1"])).protocol(Tcp))
+            .then_as(Probe::new(Pod, To::ClusterIp, Refused).protocol(Udp))
+            .then_as(Probe::new(Outside, ONE_NODE_PORT, masqueraded(&["near-1"])).protocol(Tcp))
+            .then_as(Probe::new(Outside, ONE_NODE_PORT, Refused).protocol(Udp)),
         one("goes-to-another-proxy")
             .probe(Pod, To::ClusterIp, direct(&["near-1"]))
             .patch(other_proxy)
@@ -185,7 +243,10 @@ fn of_frontends() -> Vec<Case> {
         one("node-port-goes")
             .node_port()
             .probe(Outside, To::NodePort, masqueraded(&["near-1"]))
-            .patch(json!({"spec": {"type": "ClusterIP"}}))
+            .patch(json!({"spec": {"type": "ClusterIP", "ports": [
+                {"name": "http", "protocol": "TCP", "port": SERVICE_PORT},
+                {"name": "dns", "protocol": "UDP", "port": SERVICE_PORT},
+            ]}}))
             .then(Outside, To::NodePort, Refused)
             .then(Pod, To::ClusterIp, direct(&["near-1"])),
         two("becomes-local")

@@ -10,7 +10,7 @@ mod topology;
 
 use super::case::Case;
 use super::probe::{Outcome, Seen};
-use super::stage::UNTOUCHED;
+use super::side::UNTOUCHED;
 
 /// All of them, numbered.
 pub fn all() -> Vec<Case> {
@@ -31,12 +31,12 @@ fn answered(pods: &[&str], seen: Seen) -> Outcome {
 }
 
 /// Answered by these, which see the caller's own address.
-fn direct(pods: &[&str]) -> Outcome {
+pub fn direct(pods: &[&str]) -> Outcome {
     answered(pods, Seen::Itself)
 }
 
 /// Answered by these, which see the node's address.
-fn masqueraded(pods: &[&str]) -> Outcome {
+pub fn masqueraded(pods: &[&str]) -> Outcome {
     answered(pods, Seen::Node)
 }
 

@@ -28,9 +28,9 @@ fn an_undecodable_object_is_rejected_with_its_field() {
              \"10.0.0.2\", expected a list of strings; the object is not served; correct the field",
         ),
         (
-            r#"{"ports":[{"port":"http"}]}"#,
-            "EndpointSlice shop/web-1: ports[0].port=\"\": invalid type: string \"http\", expected \
-             i64; the object is not served; correct the field",
+            r#"{"ports":[{"name":7}]}"#,
+            "EndpointSlice shop/web-1: ports[0].name=\"\": invalid type: integer `7`, expected a \
+             string; the object is not served; correct the field",
         ),
     ] {
         let name = ObjectName::new("shop", "web-1");

@@ -1,6 +1,7 @@
 //! Changes are noticed without being asked for.
 
 use std::fs;
+use std::io::Write;
 use std::time::Duration;
 
 use tempfile::tempdir;
@@ -81,6 +82,25 @@ async fn a_file_that_is_replaced_and_a_folder_that_is() {
     write(&folder, "a.yaml", shop("a", &["10.0.0.1"]));
     assert_eq!(all.next().await, "slice shop/a-1 of 1");
     all.stop().await;
+}
+
+#[tokio::test]
+async fn a_file_counts_once_its_writer_has_closed_it() {
+    let folder = tempdir().unwrap();
+    let path = folder.path();
+    write(path, "a.yaml", shop("a", &[]) + "---\n" + &shop("b", &[]));
+    let mut following = Following::start(path).await;
+    let mut writer = fs::File::create(path.join("a.yaml")).unwrap();
+    writer.write_all((shop("a", &[]) + "---\n").as_bytes()).unwrap();
+    // What is finished does not wait, and shows that there was a look meanwhile.
+    write(path, ".new", shop("c", &[]));
+    fs::rename(path.join(".new"), path.join("c.yaml")).unwrap();
+    assert_eq!(following.next().await, "slice shop/c-1 of 0");
+    assert_eq!(following.next().await, "service shop/c");
+    writer.write_all(shop("b", &["10.0.0.1"]).as_bytes()).unwrap();
+    drop(writer);
+    assert_eq!(following.next().await, "slice shop/b-1 of 1");
+    following.stop().await;
 }
 
 #[tokio::test]

@@ -86,6 +86,37 @@ fn files_that_do_not_parse_name_the_place() {
 }
 
 #[test]
+fn offline_one_broken_file_does_not_hide_the_others() {
+    let folder = tempdir().unwrap();
+    write(folder.path(), "a.yaml", "kind: [");
+    let error = load(folder.path()).unwrap_err().to_string();
+    assert!(error.ends_with("nothing of this file is used until it is corrected"), "{error}");
+    write(folder.path(), "b.yaml", shop("web", &["10.0.0.1"]));
+    let world = load(folder.path()).unwrap();
+    assert_eq!((world.services.len(), world.unread), (1, vec![error]));
+}
+
+#[test]
+fn a_broken_document_costs_only_itself() {
+    for bad in ["just text\n", "kind: [\n", "kind: Service\nkind: Service\n", "a: 'open\n"] {
+        let text = format!(
+            "{}---\n{bad}---\n{}",
+            shop("a", &["10.0.0.1"]),
+            shop("b", &["10.0.0.256"]).replace("10.96.0.7", "10.96.0.8")
+        );
+        let world = load_text("x.yaml", text).unwrap();
+        assert_eq!((world.services.len(), world.slices.len()), (2, 2), "{bad}");
+        assert_eq!(world.unread.len(), 1, "{bad}");
+        let lines = 17..=20;
+        let named = |line: u64| world.unread[0].contains(&format!("x.yaml:{line}:"));
+        assert!(lines.clone().any(named), "{bad}: {}", world.unread[0]);
+        assert!(world.unread[0].contains("this document of the file is not used"), "{bad}");
+        let place = world.rejections[0].place.position.unwrap();
+        assert!(place.0 > 30, "{bad}: the fault is in the last document: {place:?}");
+    }
+}
+
+#[test]
 fn bombs_are_refused() {
     let row = |i: usize| {
         let last = i - 1;
@@ -123,6 +154,68 @@ fn wrong_objects_cost_only_themselves() {
         let world = load_text("x.yaml", format!("{bad}\n---\n{good}")).expect(bad);
         assert_eq!(world.services.len(), 1, "{bad}");
         assert!(rejections(&world).join("\n").contains(complaint), "{:?}", world.rejections);
+    }
+}
+
+#[test]
+fn a_port_of_the_wrong_type_costs_only_itself() {
+    for (written, value, remedy) in [
+        ("'81'", "81", "remove the quotes"),
+        ("eighty", "eighty", "correct it"),
+        // Rounded, as numbers of that size are when YAML is read.
+        ("99999999999999999999999999", "100000000000000000000000000", "correct it"),
+        ("80.5", "80.5", "correct it"),
+        ("true", "true", "correct it"),
+        ("[80]", "a list", "correct it"),
+        ("{}", "a map", "correct it"),
+        ("0", "0", "correct it"),
+        ("null", "", "set it"),
+    ] {
+        let text = shop("web", &["10.0.0.1"])
+            .replace("port: 80}]", &format!("port: 80}}, {{name: bad, port: {written}}}]"))
+            .replace("port: 8080}]", &format!("port: 8080}}, {{name: bad, port: {written}}}]"));
+        let world = load_text("x.yaml", text).expect(written);
+        let ports: Vec<_> = world.services.values().flat_map(|s| &s.ports).collect();
+        let slice_ports: Vec<_> = world.slices.values().flat_map(|s| &s.ports).collect();
+        assert_eq!((ports.len(), slice_ports.len()), (1, 1), "{written}");
+        let told: Vec<_> = world.rejections.iter().map(|f| &f.rejection).collect();
+        let fields: Vec<_> = told.iter().map(|r| (&*r.field, &*r.value)).collect();
+        assert_eq!(fields, [("spec.ports[1].port", value), ("ports[1].port", value)], "{told:?}");
+        assert!(told.iter().all(|r| r.reason.contains(remedy)), "{told:?}");
+    }
+}
+
+#[test]
+fn what_looks_like_ours_and_is_not_is_named_with_a_remedy() {
+    let slice = shop("web", &[]).split("---\n").nth(1).unwrap().to_owned();
+    let annotated = |name: &str| {
+        let metadata = format!("{{name: web, annotations: {{sliceproxy.io/{name}: x}},");
+        shop("web", &[]).replace("{name: web,", &metadata)
+    };
+    for (text, parts) in [
+        (
+            slice.replace("io/v1", "io/v1beta1"),
+            ["apiVersion=\"discovery.k8s.io/v1beta1\"", "discovery.k8s.io/v1"],
+        ),
+        (
+            "kind: List\nitems: [{kind: List, apiVersion: v1, items: [{}, {}]}]\n".to_owned(),
+            ["items=\"2 items\"", "move them to the outer list"],
+        ),
+        (
+            annotated("topolgy-keys"),
+            ["[sliceproxy.io/topolgy-keys]=\"x\"", "did you mean sliceproxy.io/topology-keys?"],
+        ),
+        (annotated("colour"), ["[sliceproxy.io/colour]", "known are sliceproxy.io/topology-keys"]),
+        (
+            annotated("topology-min-endpoints"),
+            ["[sliceproxy.io/topology-min-endpoints]", "write such a number in quotes"],
+        ),
+    ] {
+        let world = load_text("x.yaml", &text).expect(&text);
+        let told = rejections(&world);
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(parts.iter().all(|part| told[0].contains(part)), "{told:?}");
+        assert!(world.rejections[0].place.position.is_some(), "{told:?}");
     }
 }
 

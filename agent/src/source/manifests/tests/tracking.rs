@@ -1,6 +1,6 @@
 //! What a change of files makes of what was known.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ fn start(files: &[(&str, &str)]) -> (TempDir, Tracker, Seen) {
         write(folder.path(), name, text);
     }
     let mut tracker = Tracker::new(folder.path().to_owned(), node("n1"));
-    let seen = tracker.look(Look::Briefly);
+    let seen = tracker.look(Look::Briefly, &HashSet::new());
     (folder, tracker, seen)
 }
 
@@ -29,22 +29,25 @@ fn first_everything_then_differences() {
         words(&seen.events),
         ["no node", "0 regions", "0 cidrs", "all 1 slices", "all 1 services"]
     );
-    assert_eq!(words(&tracker.look(Look::Closely).events), [""; 0]);
+    assert_eq!(words(&tracker.look(Look::Closely, &HashSet::new()).events), [""; 0]);
 
     write(folder.path(), "a.yaml", shop("a", &["10.0.0.1", "10.0.0.2"]));
-    assert_eq!(words(&tracker.look(Look::Closely).events), ["slice shop/a-1 of 2"]);
+    assert_eq!(
+        words(&tracker.look(Look::Closely, &HashSet::new()).events),
+        ["slice shop/a-1 of 2"]
+    );
 
     write(folder.path(), "b.yaml", shop("b", &[]));
     let added = ["slice shop/b-1 of 0", "service shop/b"];
-    assert_eq!(words(&tracker.look(Look::Briefly).events), added);
+    assert_eq!(words(&tracker.look(Look::Briefly, &HashSet::new()).events), added);
 
     fs::remove_file(folder.path().join("a.yaml")).unwrap();
     let removed = ["no slice shop/a-1", "no service shop/a"];
-    assert_eq!(words(&tracker.look(Look::Briefly).events), removed);
+    assert_eq!(words(&tracker.look(Look::Briefly, &HashSet::new()).events), removed);
 
     fs::remove_file(folder.path().join("b.yaml")).unwrap();
     let removed = ["no slice shop/b-1", "no service shop/b"];
-    assert_eq!(words(&tracker.look(Look::Briefly).events), removed);
+    assert_eq!(words(&tracker.look(Look::Briefly, &HashSet::new()).events), removed);
 }
 
 #[test]
@@ -58,11 +61,14 @@ fn the_own_node_and_its_zone() {
     let (folder, mut tracker, seen) = start(&[("a.yaml", &labelled("a")), ("b.yaml", &other)]);
     assert_eq!(words(&seen.events)[0], "node in Some(\"a\")");
     write(folder.path(), "b.yaml", labelled("c").replace("n1", "n2"));
-    assert_eq!(words(&tracker.look(Look::Closely).events), [""; 0]);
+    assert_eq!(words(&tracker.look(Look::Closely, &HashSet::new()).events), [""; 0]);
     write(folder.path(), "a.yaml", labelled("b"));
-    assert_eq!(words(&tracker.look(Look::Closely).events), ["node in Some(\"b\")"]);
+    assert_eq!(
+        words(&tracker.look(Look::Closely, &HashSet::new()).events),
+        ["node in Some(\"b\")"]
+    );
     fs::remove_file(folder.path().join("a.yaml")).unwrap();
-    assert_eq!(words(&tracker.look(Look::Closely).events), ["no node"]);
+    assert_eq!(words(&tracker.look(Look::Closely, &HashSet::new()).events), ["no node"]);
 }
 
 #[test]
@@ -79,18 +85,77 @@ fn a_broken_file_keeps_what_it_said() {
         "kind: Pod\n",
     ] {
         write(folder.path(), "a.yaml", half);
-        let seen = tracker.look(Look::Closely);
+        let seen = tracker.look(Look::Closely, &HashSet::new());
         assert_eq!((words(&seen.events), seen.problems.len()), (vec![], 1), "{half}");
         assert!(seen.problems[0].to_string().contains("a.yaml"), "{}", seen.problems[0]);
-        let again = tracker.look(Look::Closely);
+        let again = tracker.look(Look::Closely, &HashSet::new());
         assert_eq!((again.events.len(), again.problems.len()), (0, 0), "told once: {half}");
     }
     write(folder.path(), "b.yaml", shop("b", &["10.0.0.9"]));
-    assert_eq!(words(&tracker.look(Look::Closely).events), ["slice shop/b-1 of 1"]);
+    assert_eq!(
+        words(&tracker.look(Look::Closely, &HashSet::new()).events),
+        ["slice shop/b-1 of 1"]
+    );
     write(folder.path(), "a.yaml", &good);
-    assert_eq!(words(&tracker.look(Look::Closely).events), [""; 0]);
+    assert_eq!(words(&tracker.look(Look::Closely, &HashSet::new()).events), [""; 0]);
     write(folder.path(), "a.yaml", shop("a", &[]));
-    assert_eq!(words(&tracker.look(Look::Closely).events), ["slice shop/a-1 of 0"]);
+    assert_eq!(
+        words(&tracker.look(Look::Closely, &HashSet::new()).events),
+        ["slice shop/a-1 of 0"]
+    );
+}
+
+#[test]
+fn messages_say_which_objects_stay_in_use() {
+    let (folder, mut tracker, seen) = start(&[("a.yaml", "kind: [")]);
+    let told = |seen: &Seen| seen.problems.iter().map(ToString::to_string).collect::<String>();
+    assert!(told(&seen).contains("nothing of this file is used until"), "{}", told(&seen));
+    // Never whole so far: what is good of it counts.
+    write(folder.path(), "a.yaml", shop("a", &[]) + "---\nkind: [\n");
+    let seen = tracker.look(Look::Closely, &HashSet::new());
+    assert_eq!(words(&seen.events)[3..], ["all 1 slices", "all 1 services"]);
+    assert!(told(&seen).contains("this document of the file is not used"), "{}", told(&seen));
+    write(folder.path(), "a.yaml", shop("a", &[]) + "---\n" + &shop("b", &[]));
+    assert_eq!(tracker.look(Look::Closely, &HashSet::new()).events.len(), 2);
+    for broken in [shop("a", &[]) + "---\nkind: [\n", "kind: [".to_owned()] {
+        write(folder.path(), "a.yaml", broken);
+        let seen = tracker.look(Look::Closely, &HashSet::new());
+        assert_eq!(words(&seen.events), [""; 0]);
+        assert!(told(&seen).contains("what this file said before stays in use"), "{}", told(&seen));
+    }
+}
+
+#[test]
+fn an_unfinished_last_document_keeps_what_the_file_said() {
+    let (a, b) = (shop("a", &[]), shop("b", &[]));
+    let whole = format!("{a}---\n{b}");
+    let (folder, mut tracker, _) = start(&[("a.yaml", &whole)]);
+    for tail in ["apiVersion: v1\n", "apiVersion: v1\nkind: Serv", "kind:\n", "kind: E"] {
+        write(folder.path(), "a.yaml", format!("{a}---\n{tail}"));
+        let seen = tracker.look(Look::Closely, &HashSet::new());
+        assert_eq!((words(&seen.events), seen.problems.len()), (vec![], 1), "{tail}");
+        assert!(seen.problems[0].to_string().contains("said before stays"), "{tail}");
+        write(folder.path(), "a.yaml", &whole);
+        assert_eq!(words(&tracker.look(Look::Closely, &HashSet::new()).events), [""; 0]);
+    }
+    write(folder.path(), "a.yaml", format!("{a}---\nkind: Pod"));
+    let removed = ["no slice shop/b-1", "no service shop/b"];
+    assert_eq!(words(&tracker.look(Look::Closely, &HashSet::new()).events), removed);
+}
+
+#[test]
+fn a_file_that_is_being_written_is_left_out_also_behind_a_link() {
+    let (folder, mut tracker, _) = start(&[("a.yaml", &shop("a", &[]))]);
+    let real = tempdir().unwrap();
+    write(real.path(), "b", shop("b", &[]));
+    symlink(real.path().join("b"), folder.path().join("b.yaml")).unwrap();
+    write(folder.path(), "a.yaml", "kind: Pod\n---\n".to_owned() + &shop("c", &[]));
+    let real = fs::canonicalize(real.path().join("b")).unwrap();
+    let unfinished = HashSet::from([folder.path().join("a.yaml"), real]);
+    let seen = tracker.look(Look::Closely, &unfinished);
+    assert_eq!((words(&seen.events), seen.awaited), (vec![], true));
+    let seen = tracker.look(Look::Briefly, &HashSet::new());
+    assert_eq!((seen.events.len(), seen.awaited), (6, false), "{:?}", words(&seen.events));
 }
 
 #[test]
@@ -98,11 +163,11 @@ fn at_the_start_broken_files_hold_up_only_themselves() {
     let (folder, mut tracker, seen) = start(&[("a.yaml", "kind: ["), ("b.yaml", "kind: [")]);
     assert_eq!((words(&seen.events), seen.problems.len()), (vec![], 2));
     write(folder.path(), "b.yaml", shop("b", &[]));
-    let seen = tracker.look(Look::Closely);
+    let seen = tracker.look(Look::Closely, &HashSet::new());
     assert_eq!(words(&seen.events)[3..], ["all 1 slices", "all 1 services"]);
     write(folder.path(), "a.yaml", shop("a", &[]));
     let added = ["slice shop/a-1 of 0", "service shop/a"];
-    assert_eq!(words(&tracker.look(Look::Closely).events), added);
+    assert_eq!(words(&tracker.look(Look::Closely, &HashSet::new()).events), added);
 }
 
 #[test]
@@ -110,15 +175,18 @@ fn an_empty_folder_is_an_empty_cluster_but_a_missing_one_is_an_error() {
     let (folder, mut tracker, seen) = start(&[]);
     assert_eq!(words(&seen.events)[3..], ["all 0 slices", "all 0 services"]);
     write(folder.path(), "a.yaml", shop("a", &[]));
-    assert_eq!(tracker.look(Look::Closely).events.len(), 2);
+    assert_eq!(tracker.look(Look::Closely, &HashSet::new()).events.len(), 2);
     let path = folder.path().to_owned();
     fs::remove_dir_all(&path).unwrap();
-    let seen = tracker.look(Look::Closely);
+    let seen = tracker.look(Look::Closely, &HashSet::new());
     assert_eq!((words(&seen.events), seen.problems.len()), (vec![], 1));
-    assert_eq!(tracker.look(Look::Closely).problems.len(), 0, "told once");
+    assert_eq!(tracker.look(Look::Closely, &HashSet::new()).problems.len(), 0, "told once");
     fs::create_dir(&path).unwrap();
     write(&path, "a.yaml", shop("a", &["10.0.0.1"]));
-    assert_eq!(words(&tracker.look(Look::Closely).events), ["slice shop/a-1 of 1"]);
+    assert_eq!(
+        words(&tracker.look(Look::Closely, &HashSet::new()).events),
+        ["slice shop/a-1 of 1"]
+    );
 }
 
 #[test]
@@ -129,9 +197,9 @@ fn remarks_are_news_only_once() {
     assert!(seen.remarks[0].contains("10.0.0.256"), "{}", seen.remarks[0]);
     // The same fault some lines below is no news.
     write(folder.path(), "a.yaml", format!("# comment\n---\n{faulty}"));
-    assert_eq!(tracker.look(Look::Closely).remarks, [""; 0]);
+    assert_eq!(tracker.look(Look::Closely, &HashSet::new()).remarks, [""; 0]);
     write(folder.path(), "a.yaml", shop("a", &["10.0.0.257"]));
-    assert_eq!(tracker.look(Look::Closely).remarks.len(), 1);
+    assert_eq!(tracker.look(Look::Closely, &HashSet::new()).remarks.len(), 1);
 }
 
 #[test]
@@ -145,10 +213,13 @@ fn a_config_maps_links_are_swapped() {
     symlink("..1", path.join("..data")).unwrap();
     symlink("..data/a.yaml", path.join("a.yaml")).unwrap();
     let mut tracker = Tracker::new(path.to_owned(), node("n1"));
-    assert_eq!(words(&tracker.look(Look::Briefly).events)[3], "all 1 slices");
+    assert_eq!(words(&tracker.look(Look::Briefly, &HashSet::new()).events)[3], "all 1 slices");
     symlink("..2", path.join("..data_tmp")).unwrap();
     fs::rename(path.join("..data_tmp"), path.join("..data")).unwrap();
-    assert_eq!(words(&tracker.look(Look::Briefly).events), ["slice shop/a-1 of 2"]);
+    assert_eq!(
+        words(&tracker.look(Look::Briefly, &HashSet::new()).events),
+        ["slice shop/a-1 of 2"]
+    );
 }
 
 /// What somebody knows who has received all events so far.
@@ -207,7 +278,7 @@ proptest! {
             }
             // JSON never parses here, and so never says anything.
             if look || i == last {
-                tracker.look(Look::Closely).events.into_iter().for_each(|event| known.apply(event));
+                tracker.look(Look::Closely, &HashSet::new()).events.into_iter().for_each(|event| known.apply(event));
             }
         }
         fs::remove_file(folder.path().join("c.json")).ok();
