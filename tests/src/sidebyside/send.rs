@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::thread;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use super::plan::node_address;
 use super::probe::{From, Outcome, Probe, Seen};
 use super::side::{Side, clients};
 use super::stage::Stage;
+use crate::wait_for;
 
 /// Connections for each of several endpoints, after which all have been seen but for one time in
 /// millions.
@@ -323,7 +325,13 @@ fn health(side: &Side, job: &Job<'_>) -> Result<Outcome> {
         config.timeout_global(Some(PATIENCE)).build().new_agent().get(&url).call()
     };
     let machine = side.lab.machine("client")?;
-    Ok(match machine.netns().run(ask)? {
+    // Health checks are brought up after the commit that makes the frontend reachable.
+    let answer =
+        wait_for(&format!("{url} to answer"), PATIENCE, || match machine.netns().run(ask) {
+            Ok(Err(ureq::Error::Io(error))) if error.kind() == ErrorKind::ConnectionRefused => None,
+            answer => Some(answer),
+        })?;
+    Ok(match answer? {
         Ok(response) => {
             let weight = response.headers().get("X-Load-Balancing-Endpoint-Weight");
             let weight = weight.and_then(|weight| weight.to_str().ok()?.parse().ok());
