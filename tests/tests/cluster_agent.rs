@@ -261,6 +261,8 @@ fn a_token_without_rights_is_told_what_it_lacks() {
         let found = wait_for(part, LIMIT, || agent.log().contains(part).then_some(()));
         assert!(found.is_ok(), "{part}\n{}", agent.log());
     }
+    // One agent at a time.
+    drop(agent);
     let missing = command(scene.lab.node(), &["run", "--kubeconfig", "/nonexistent"]).unwrap();
     assert_eq!(missing.status.code(), Some(1), "{}", printed(&missing));
     assert!(printed(&missing).contains("/nonexistent"), "{}", printed(&missing));
