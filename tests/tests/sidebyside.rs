@@ -34,7 +34,6 @@ fn the_same_connections_have_the_same_outcome() {
     stage.change(&cases).unwrap();
     follow(&stage, &cases, "service-cidr-comes", |case| &case.then);
     println!("changes after {:?}", begun.elapsed());
-    stage.forget_flows_of_kube_proxy().unwrap();
     verdicts.extend(send_all(&stage, &cases, |case| &case.then).unwrap());
     println!("{} kinds of connections after {:?}", verdicts.len(), begun.elapsed());
     stage.move_node("zone-b").unwrap();

@@ -212,6 +212,7 @@ fn verdicts<'a>(
 }
 
 fn send(side: &Side, jobs: &[Job<'_>]) -> Result<Vec<Outcome>> {
+    side.forget_flows()?;
     let mut outcomes: Vec<Option<Outcome>> = vec![None; jobs.len()];
     let mut by_caller: BTreeMap<From, Vec<usize>> = BTreeMap::new();
     for (n, job) in jobs.iter().enumerate() {

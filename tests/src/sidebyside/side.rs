@@ -7,7 +7,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use sliceproxy::lab::probe::Vantage;
 use sliceproxy::lab::{self, Lab, NodeAddresses, Port};
+use sliceproxy_dataplane::conntrack::{Conntrack as _, Scope};
 use sliceproxy_dataplane::frontend::{Family, Frontend, Protocol};
+use sliceproxy_dataplane::netlink::NetlinkConntrack;
 
 use super::case::Case;
 use super::plan::{
@@ -41,6 +43,19 @@ pub struct Side {
 }
 
 impl Side {
+    /// Deletes the UDP flows that the node remembers. A flow keeps its endpoint while that serves,
+    /// whatever is changed, and a later client with the same port would be taken for it.
+    pub(super) fn forget_flows(&self) -> Result<()> {
+        self.lab.node().run(|| {
+            let mut conntrack = NetlinkConntrack::open()?;
+            for family in Family::ALL {
+                let scope = Scope { family, address: None, port: None };
+                conntrack.sweep(&scope, &mut |_| true)?;
+            }
+            Ok(())
+        })?
+    }
+
     /// A network for these scenarios.
     pub(super) fn new(name: &'static str, cases: &[Case]) -> Result<Self> {
         let untouched: Vec<_> = untouched(cases).into_iter().collect();

@@ -7,9 +7,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use anyhow::{Context as _, Result};
 use serde_json::json;
 use sliceproxy::lab::{Lab, NodeAddresses};
-use sliceproxy_dataplane::conntrack::{Conntrack as _, Scope};
 use sliceproxy_dataplane::frontend::Family;
-use sliceproxy_dataplane::netlink::NetlinkConntrack;
 
 use super::case::{Case, Change};
 use super::plan::{NAMESPACE, NODE, PODS, pod_address};
@@ -103,22 +101,6 @@ impl Stage {
             self.api.wait_for_endpoints(LIMIT, (NAMESPACE, case.name), "to be made", made)?;
         }
         self.settle()
-    }
-
-    /// Deletes the UDP flows that kube-proxy's node remembers: kube-proxy leaves those of Services
-    /// and frontends that are gone, and a later client with the same port would be taken for one.
-    ///
-    /// # Errors
-    /// When the kernel refuses.
-    pub fn forget_flows_of_kube_proxy(&self) -> Result<()> {
-        self.kube_proxy.lab.node().run(|| {
-            let mut conntrack = NetlinkConntrack::open()?;
-            for family in Family::ALL {
-                let scope = Scope { family, address: None, port: None };
-                conntrack.sweep(&scope, &mut |_| true)?;
-            }
-            Ok(())
-        })?
     }
 
     /// Makes the changes of all cases, and waits until both proxies have followed.
