@@ -216,11 +216,6 @@ impl Ledger {
         self.len() == 0
     }
 
-    /// Rows that differ from the kernel's and are not set aside.
-    pub fn pending(&self) -> usize {
-        self.differing.len() - self.set_aside.len().min(self.differing.len())
-    }
-
     /// The rows that the kernel refused.
     pub fn set_aside(&self) -> &BTreeMap<RowKey, SetAside> {
         &self.set_aside

@@ -9,17 +9,16 @@ use std::error::Error;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use sliceproxy::conntrack::{self, Pass};
-use sliceproxy::driver::{self, Handle, Observer, Pace};
-use sliceproxy::engine::{Engine, SyncError, Synced};
 use sliceproxy::lab::Netns;
 use sliceproxy::model::{Event, Service, ServicePort, Slice, SlicePort};
 use sliceproxy_dataplane::conntrack::Flow;
 use sliceproxy_dataplane::frontend::{Endpoint, Frontend, Protocol};
-use sliceproxy_dataplane::netlink::{NetlinkConntrack, NetlinkKernel};
+use sliceproxy_dataplane::netlink::NetlinkConntrack;
+use sliceproxy_tests::driven::Driven;
 use sliceproxy_tests::generate;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
@@ -48,32 +47,12 @@ fn main() -> Result<()> {
     result
 }
 
-/// Takes events in and gives what was committed.
-struct Agent {
-    handle: Handle<NetlinkKernel>,
-    done: Receiver<Synced>,
-}
-
-struct Done(Sender<Synced>);
-
-impl<K> Observer<K> for Done {
-    fn synced(&mut self, _: &Engine<K>, synced: &Synced, _: Duration) {
-        // The receiver may have gone at the end.
-        let _ = self.0.send(synced.clone());
-    }
-
-    fn failed(&mut self, _: &Engine<K>, error: &SyncError, _: Duration) {
-        eprintln!("  sync failed: {error}");
-    }
-}
+/// An agent in this namespace.
+struct Agent(Driven);
 
 impl Agent {
-    /// Time from handing over an event to knowing that the kernel took it.
     fn change(&self, event: Event) -> Result<Duration> {
-        let start = Instant::now();
-        self.handle.send(event)?;
-        while self.done.recv_timeout(PATIENCE)?.transactions == 0 {}
-        Ok(start.elapsed())
+        Ok(self.0.change(event)?.0)
     }
 
     /// One endpoint of a TCP Service is replaced, again and again while `more` says so.
@@ -91,22 +70,13 @@ impl Agent {
 }
 
 fn measure(flows: u32, services: u32) -> Result<()> {
-    let settings = generate::settings();
-    let kernel = NetlinkKernel::open(&settings.program)?;
     let (sender, passes) = channel();
     let cleaner = conntrack::start(NetlinkConntrack::open()?, move |pass| {
         // The receiver may have gone at the end.
         let _ = sender.send(pass);
     })?;
-    let (sender, done) = channel();
-    let pace = Pace { min_period: Duration::ZERO, read_back: PATIENCE * 10 };
-    let engine = Engine::new(settings, kernel)?;
-    let (handle, _) = driver::start(engine, pace, (Done(sender), cleaner))?;
-    let agent = Agent { handle, done };
-    for event in cluster(services) {
-        agent.handle.send(event)?;
-    }
-    while agent.done.recv_timeout(PATIENCE)?.transactions == 0 {}
+    let agent = Agent(Driven::start(|done| (done, cleaner))?);
+    agent.0.load(cluster(services))?;
     passes.recv_timeout(PATIENCE)?;
 
     print_times("commits before", agent.commits(|round| round < QUIET_COMMITS)?);
@@ -136,7 +106,7 @@ fn measure(flows: u32, services: u32) -> Result<()> {
         resident_kib("VmRSS:"),
         resident_kib("VmHWM:")
     );
-    agent.handle.stop();
+    agent.0.handle.stop();
     Ok(())
 }
 

@@ -3,25 +3,22 @@
 //! `cargo bench -p sliceproxy-tests --bench hot_path [-- SERVICES ENDPOINTS]`; needs root.
 
 use std::error::Error;
-use std::hint::black_box;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use sliceproxy::driver::{self, Handle, Observer, Pace};
-use sliceproxy::engine::{Engine, SyncError, Synced};
+use sliceproxy::engine::Engine;
 use sliceproxy::lab::Netns;
 use sliceproxy::model::Event;
 use sliceproxy_dataplane::kernel::Kernel;
 use sliceproxy_dataplane::ledger::Ledger;
 use sliceproxy_dataplane::netlink::NetlinkKernel;
 use sliceproxy_dataplane::program::Program;
+use sliceproxy_tests::driven::Driven;
 use sliceproxy_tests::generate;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 /// Changes of each kind that are measured.
 const ROUNDS: u32 = 400;
-const PATIENCE: Duration = Duration::from_secs(120);
 
 fn main() -> Result<()> {
     let numbers: Vec<u32> = std::env::args().skip(1).filter_map(|word| word.parse().ok()).collect();
@@ -59,58 +56,14 @@ fn raw_load(services: u32, endpoints: u32) -> Result<Duration> {
     Ok(took)
 }
 
-struct Done(Sender<Synced>);
-
-impl<K> Observer<K> for Done {
-    fn synced(&mut self, _: &Engine<K>, synced: &Synced, _: Duration) {
-        // The receiver may have gone at the end.
-        let _ = self.0.send(synced.clone());
-    }
-
-    fn failed(&mut self, _: &Engine<K>, error: &SyncError, _: Duration) {
-        eprintln!("  sync failed: {error}");
-    }
-}
-
-/// An agent in this namespace, and what its commits report.
-struct Agent {
-    handle: Handle<NetlinkKernel>,
-    done: Receiver<Synced>,
-}
+/// An agent in this namespace.
+struct Agent(Driven);
 
 impl Agent {
     fn start(events: Vec<Event>) -> Result<(Self, Duration)> {
-        let settings = generate::settings();
-        let kernel = NetlinkKernel::open(&settings.program)?;
-        let engine = Engine::new(settings, kernel)?;
-        let pace = Pace { min_period: Duration::ZERO, read_back: PATIENCE * 10 };
-        let (sender, done) = channel();
-        let (handle, _) = driver::start(engine, pace, Done(sender))?;
-        let agent = Self { handle, done };
-        let start = Instant::now();
-        for event in events {
-            agent.handle.send(event)?;
-        }
-        agent.written()?;
-        Ok((agent, start.elapsed()))
-    }
-
-    fn written(&self) -> Result<Synced> {
-        loop {
-            let synced = self.done.recv_timeout(PATIENCE)?;
-            if synced.transactions > 0 {
-                return Ok(synced);
-            }
-        }
-    }
-
-    /// Time from handing over an event to knowing that the kernel took it.
-    fn change(&self, event: Event) -> Result<(Duration, usize)> {
-        let start = Instant::now();
-        self.handle.send(event)?;
-        let synced = self.written()?;
-        let took = start.elapsed();
-        Ok((took, black_box(synced.added.len() + synced.deleted.len())))
+        let driven = Driven::start(|done| done)?;
+        let took = driven.load(events)?;
+        Ok((Self(driven), took))
     }
 
     /// Replaces, removes and adds endpoints of one slice again and again, and prints medians.
@@ -125,9 +78,9 @@ impl Agent {
             let steps = [replaced, fewer, members.to_vec()];
             for (kind, numbers) in steps.into_iter().enumerate() {
                 let event = Event::Slice(generate::slice(service, part, numbers));
-                let (took, count) = self.change(event)?;
+                let (took, synced) = self.0.change(event)?;
                 times[kind].push(took);
-                operations[kind] = count;
+                operations[kind] = synced.added.len() + synced.deleted.len();
             }
         }
         for (kind, name) in ["replaced", "left", "joined"].into_iter().enumerate() {
@@ -150,27 +103,30 @@ fn through_agent(services: u32, endpoints: u32) -> Result<Duration> {
     let members: Vec<u32> = (endpoints..2 * endpoints).collect();
     agent.measure(1, 0, &members)?;
     println!("  resident memory, generator too   {:10.1} MB", resident_mb());
-    agent.handle.stop();
+    agent.0.handle.stop();
     Ok(cold)
 }
 
 fn one_large(services: u32, endpoints: u32) -> Result<()> {
     let first = services * endpoints;
+    let large = generate::slices(services, first, 100_000);
     let mut events = generate::cluster(services, endpoints);
-    events.extend(generate::slices(services, first, 100_000).into_iter().map(Event::Slice));
-    // Slices first, then everything is listed.
-    events.rotate_left(2);
-    events.push(Event::Service(generate::service(services)));
+    for event in &mut events {
+        // All are in the first listing: what a listing lacks is taken for gone.
+        match event {
+            Event::AllSlices(slices) => slices.extend(large.iter().cloned()),
+            Event::AllServices(all) => all.push(generate::service(services)),
+            _ => {}
+        }
+    }
     let (agent, cold) = Agent::start(events)?;
     println!("  cold load through the agent      {:10.1} ms", ms(cold));
-    while let Ok(synced) = agent.done.recv_timeout(Duration::from_secs(2)) {
-        black_box(synced);
-    }
+    agent.0.settle(Duration::from_secs(2));
     let part = 500;
     let start = first + part * generate::SLICE_SIZE;
     let members: Vec<u32> = (start..start + generate::SLICE_SIZE).collect();
     agent.measure(services, part, &members)?;
-    agent.handle.stop();
+    agent.0.handle.stop();
     Ok(())
 }
 

@@ -38,6 +38,7 @@ pub fn wait_for<T>(
 
 pub mod agent;
 pub mod cluster;
+pub mod driven;
 pub mod flows;
 pub mod generate;
 pub mod manifest;

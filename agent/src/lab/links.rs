@@ -167,12 +167,7 @@ impl Links {
                 .build(),
         };
         prefer_source(&mut route, source);
-        self.handle
-            .route()
-            .add(route)
-            .execute()
-            .await
-            .map_err(LabError::netlink(format!("cannot add a route to {destination}")))
+        self.add_route(route, format!("cannot add a route to {destination}")).await
     }
 
     /// Sends a network to `gateway` behind `link`: one neighbour, however many addresses.
@@ -227,12 +222,7 @@ impl Links {
                 .build(),
         };
         prefer_source(&mut route, source);
-        self.handle
-            .route()
-            .add(route)
-            .execute()
-            .await
-            .map_err(LabError::netlink(format!("cannot add a default route to {gateway}")))
+        self.add_route(route, format!("cannot add a default route to {gateway}")).await
     }
 }
 
