@@ -164,8 +164,8 @@ fn kube_proxy_programs_the_node_and_its_requests_are_recorded() {
     wait_for("kube-proxy's watches in the audit log", LIMIT, || {
         requests = cluster.requests("system:kube-proxy").ok()?;
         let watches = requests.iter().filter(|request| request.verb == "watch");
-        let watched: BTreeSet<_> = watches.map(|request| request.resource.as_str()).collect();
-        watched.into_iter().eq(expected).then_some(())
+        let resources: BTreeSet<_> = watches.map(|request| request.resource.as_str()).collect();
+        resources.into_iter().eq(expected).then_some(())
     })
     .unwrap_or_else(|error| panic!("{error}: {requests:#?}"));
     let slices = requests.iter().find(|r| r.resource.starts_with("endpointslices")).unwrap();
