@@ -20,7 +20,8 @@ const MAX_NETWORKS: usize = 100;
 pub fn node(wire: &wire::Node<'_>) -> Converted<Node> {
     let mut rejections = Rejections::new("Node");
     let labels = &wire.metadata.labels;
-    let tainted = wire.spec.taints.iter().any(|t| t.key.as_deref() == Some(TO_BE_DELETED));
+    let tainted =
+        wire.spec.taints.iter().flatten().any(|t| t.key.as_deref() == Some(TO_BE_DELETED));
     let node = Node {
         zone: labels.zone.as_deref().and_then(Zone::new),
         region: labels.region.as_deref().and_then(Region::new),
@@ -42,6 +43,7 @@ fn addresses(status: &wire::NodeStatus<'_>, rejections: &mut Rejections) -> Vec<
     let all = rejections.limit(format_args!("status.addresses"), &status.addresses, MAX_NETWORKS);
     for wanted in ["InternalIP", "ExternalIP"] {
         for (i, entry) in all.iter().enumerate() {
+            let Some(entry) = entry else { continue };
             if entry.type_.as_deref() != Some(wanted) {
                 continue;
             }
@@ -62,15 +64,20 @@ fn addresses(status: &wire::NodeStatus<'_>, rejections: &mut Rejections) -> Vec<
 
 fn pod_cidrs(spec: &wire::NodeSpec<'_>, rejections: &mut Rejections) -> Vec<IpNetwork> {
     if spec.pod_cidrs.is_empty() {
-        return networks("spec.podCIDR", spec.pod_cidr.as_slice(), rejections);
+        return networks("spec.podCIDR", std::slice::from_ref(&spec.pod_cidr), rejections);
     }
     networks("spec.podCIDRs", &spec.pod_cidrs, rejections)
 }
 
-fn networks(field: &str, texts: &[wire::Text<'_>], rejections: &mut Rejections) -> Vec<IpNetwork> {
+fn networks(
+    field: &str,
+    texts: &[Option<wire::Text<'_>>],
+    rejections: &mut Rejections,
+) -> Vec<IpNetwork> {
     let texts = rejections.limit(format_args!("{field}"), texts, MAX_NETWORKS);
     let mut found = Vec::new();
-    for (i, text) in texts.iter().enumerate().filter(|(_, text)| !text.is_empty()) {
+    for (i, text) in texts.iter().enumerate() {
+        let Some(text) = filled(text.as_ref()) else { continue };
         match parse_network(text) {
             Some(network) => found.push(network),
             None => rejections.add(

@@ -93,6 +93,7 @@ fn ports(wire: &wire::EndpointSlice<'_>, rejections: &mut Rejections) -> Vec<Sli
     let all = rejections.limit(format_args!("ports"), &wire.ports, MAX_SLICE_PORTS);
     let mut ports: Vec<SlicePort> = Vec::with_capacity(all.len());
     for (i, wire) in all.iter().enumerate() {
+        let Some(wire) = wire else { continue };
         let name = wire.name.as_deref().unwrap_or_default();
         if !is_port_name(name) {
             rejections.add(format_args!("ports[{i}].name"), name, BAD_PORT_NAME);
@@ -131,6 +132,7 @@ fn endpoints(
     let mut names = Names::default();
     let mut endpoints = Vec::with_capacity(all.len());
     for (i, wire) in all.iter().enumerate() {
+        let Some(wire) = wire else { continue };
         let text = wire.addresses.0.as_deref().unwrap_or_default();
         match endpoint_address(text, family) {
             Ok(address) => endpoints.push(endpoint(address, wire, i, &mut names, rejections)),

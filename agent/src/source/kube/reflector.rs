@@ -324,11 +324,11 @@ impl<K: Kind, S: Fn(Event) + Send + Sync> Reflector<K, S> {
                 self.complaints.tell(&converted.name, &converted.rejections);
                 Taken { name: converted.name, object: converted.object, version }
             }
-            Err(error) => {
+            Err(rejections) => {
                 self.shared.freshness.decode_failed(K::WATCHED);
                 let identity = format.identity(raw);
                 let name = identity.object_name();
-                self.complaints.tell(&name, &error.reject(K::KIND, &name));
+                self.complaints.tell(&name, &rejections);
                 Taken { name, object: None, version: identity.version }
             }
         }

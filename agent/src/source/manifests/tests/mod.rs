@@ -3,6 +3,7 @@
 mod following;
 mod loading;
 mod tracking;
+mod wrong_types;
 
 use std::path::Path;
 
