@@ -117,6 +117,40 @@ fn a_broken_document_costs_only_itself() {
 }
 
 #[test]
+fn a_broken_json_document_in_the_middle_costs_only_itself() {
+    let service = |name: &str, ip: &str| {
+        format!(
+            r#"{{"kind":"Service","metadata":{{"name":"{name}"}},"spec":{{"clusterIP":"{ip}","ports":[{{"port":80}}]}}}}"#
+        )
+    };
+    let (a, b) = (service("a", "10.96.0.1"), service("b", "10.96.0.256"));
+    let pretty = |text: &str| text.replace(",\"", ",\n  \"");
+    for file in ["x.json", "x.yaml", "any-name.json"] {
+        for bad in ["{\"kind\": }", "{\"kind\": \"Service\"", "{\n  \"a\": {", "{}}", "{'a': 1}"] {
+            for (a, b) in [(a.clone(), b.clone()), (pretty(&a), pretty(&b))] {
+                let world = load_text(file, format!("{a}\n{bad}\n{b}\n")).expect(bad);
+                assert_eq!((world.services.len(), world.unread.len()), (1, 1), "{file} {bad}");
+                let told = &world.unread[0];
+                assert!(told.contains("this document of the file is not used"), "{bad}: {told}");
+                assert!(told.contains("not valid JSON"), "{bad}: {told}");
+                let first = 1 + a.lines().count();
+                let lines = first..=first + bad.lines().count();
+                let named = |line: usize| told.contains(&format!("{file}:{line}:"));
+                assert!(lines.clone().any(named), "{bad}: {told}");
+                // The fault in the last document is found where it is.
+                let place = world.rejections[0].place.position.unwrap();
+                assert!(place.0 > u64::try_from(first).unwrap(), "{place:?}");
+            }
+        }
+    }
+    // As if it were half-written.
+    for end in ["{\"kind\": \"Serv", "{\"kind\":", "{"] {
+        let error = load_text("x.json", format!("{a}\n{{]\n{end}")).unwrap_err();
+        assert!(error.contains("nothing of this file is used"), "{error}");
+    }
+}
+
+#[test]
 fn bombs_are_refused() {
     let row = |i: usize| {
         let last = i - 1;
