@@ -13,6 +13,7 @@ use sliceproxy_dataplane::program::ProgramConfig;
 
 use super::args::OfflineFlags;
 use super::engine::families;
+use super::exit;
 use crate::config::{Config, Gate, Source};
 use crate::engine::{Engine, Settings};
 use crate::model::{Event, Node};
@@ -54,7 +55,9 @@ impl Snapshot {
             eprintln!("warning: {warning}");
         }
         let Source::Manifests(path) = loaded.config.source.clone() else {
-            bail!("--manifests PATH is needed: the objects of the cluster, as a file or a folder");
+            const NEEDED: &str =
+                "--manifests PATH is needed: the objects of the cluster, as a file or a folder";
+            return Err(exit::UsageError(NEEDED).into());
         };
         let snapshot = Self::load(loaded.config, &path)?;
         snapshot.complain();
