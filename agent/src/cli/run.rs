@@ -27,6 +27,7 @@ use crate::node;
 use crate::node::sysctl::Made;
 use crate::server::Reporting;
 use crate::server::admin::{AdminError, AdminSocket};
+use crate::source::manifests::Telling;
 use crate::source::{addresses, kube, manifests};
 
 /// Events from a source that have not reached the engine yet.
@@ -177,12 +178,15 @@ async fn start_source(config: &Config, inlet: Inlet<NetlinkKernel>) -> Result<()
     match &config.source {
         Source::Manifests(path) => {
             let (sender, mut events) = mpsc::channel(EVENT_ROOM);
+            let freshness = Arc::clone(inlet.freshness());
+            let telling = Telling::new(config.limits.log_lines_per_object, freshness);
             tokio::spawn(async move {
                 while let Some(event) = events.recv().await {
                     inlet.take(event);
                 }
             });
-            manifests::follow(path.clone(), config.node_name.clone(), sender).await?;
+            let node = config.node_name.clone();
+            manifests::follow(path.clone(), node, sender, telling).await?;
         }
         Source::Api(server) => {
             let settings = kube::Settings::new(config, server.clone());

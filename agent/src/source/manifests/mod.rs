@@ -12,6 +12,7 @@ mod foreign;
 mod locate;
 mod object;
 mod split;
+mod telling;
 mod tracker;
 mod world;
 mod writers;
@@ -27,6 +28,7 @@ use self::contents::Contents;
 pub use self::files::{MAX_FILE_SIZE, MAX_FILES};
 pub use self::follow::follow;
 use self::split::Part;
+pub use self::telling::Telling;
 
 pub use self::world::World;
 use crate::model::Rejection;
@@ -122,6 +124,12 @@ pub struct Finding {
     /// What is not used, and why.
     #[serde(flatten)]
     pub rejection: Rejection,
+}
+
+impl AsRef<Rejection> for Finding {
+    fn as_ref(&self) -> &Rejection {
+        &self.rejection
+    }
 }
 
 /// A place in a file.
