@@ -181,6 +181,26 @@ fn each_element(attributes: Attributes<'_>, mut each: impl FnMut(Received<'_>)) 
     }
 }
 
+/// A table without what it holds.
+#[derive(Debug)]
+struct Heading {
+    /// Empty if it has none.
+    comment: String,
+    /// Whether the kernel passes it over.
+    dormant: bool,
+    /// The socket that holds it.
+    owner: Option<u32>,
+}
+
+/// Which of our tables a socket of somebody else holds, if one does.
+pub(super) fn holder(channel: &mut Channel) -> Option<(Family, u32)> {
+    let mut reading = Reading { channel, torn: false, doubtful: false };
+    Family::ALL.into_iter().find_map(|family| {
+        let heading = reading.heading(family).ok().flatten()?;
+        Some((family, heading.owner?))
+    })
+}
+
 /// One attempt at reading.
 struct Reading<'a> {
     channel: &'a mut Channel,
@@ -193,7 +213,7 @@ struct Reading<'a> {
 impl Reading<'_> {
     fn table(&mut self, program: &Program) -> Result<Option<TableState>, KernelError> {
         let family = program.family();
-        let Some((comment, dormant)) = self.heading(family)? else { return Ok(None) };
+        let Some(Heading { comment, dormant, .. }) = self.heading(family)? else { return Ok(None) };
         let mut found = FoundTable { sets: self.sets(family)?, chains: self.chains(family)? };
         self.rules(family, &mut found)?;
         self.protocol_sets(family, &mut found)?;
@@ -216,9 +236,8 @@ impl Reading<'_> {
         Ok(Some(state))
     }
 
-    /// The table's comment, empty if it has none, and whether it is dormant; `None` if there is no
-    /// table.
-    fn heading(&mut self, family: Family) -> Result<Option<(String, bool)>, KernelError> {
+    /// The table itself; `None` if there is no table.
+    fn heading(&mut self, family: Family) -> Result<Option<Heading>, KernelError> {
         let mut found = None;
         let write = |out: &mut Buffer| out.text(table::NAME, TABLE);
         let number = family_number(family);
@@ -227,7 +246,9 @@ impl Reading<'_> {
             let comment = data.and_then(|data| comment_in(data.value));
             let flags = answer.attributes().find(table::FLAGS).and_then(|flags| flags.number());
             let dormant = flags.is_some_and(|flags| flags & table::DORMANT != 0);
-            found = Some((comment.unwrap_or_default().to_owned(), dormant));
+            let owner = answer.attributes().find(table::OWNER).and_then(|owner| owner.number());
+            let comment = comment.unwrap_or_default().to_owned();
+            found = Some(Heading { comment, dormant, owner });
         })?;
         self.note(end)?;
         Ok(found)
