@@ -1,7 +1,7 @@
 //! Annotations that begin like ours and are none: mistyped, most likely.
 
+use super::number_text;
 use super::rejections::Rejections;
-use super::{number_text, shorten};
 use crate::config::suggest::nearest;
 use crate::wire::{Annotations, PREFIX, TOPOLOGY_KEYS, TOPOLOGY_MIN_ENDPOINTS};
 
@@ -18,7 +18,7 @@ pub(super) fn annotations(annotations: &Annotations<'_>, rejections: &mut Reject
             None => format!("known are {}", OURS.join(" and ")),
         };
         rejections.add(
-            format_args!("metadata.annotations[{}]", shorten(name)),
+            format_args!("metadata.annotations[{name}]"),
             number_text(value.as_ref()),
             format_args!("no annotation of sliceproxy; it is ignored; {advice}"),
         );

@@ -21,6 +21,9 @@ pub const MAX_SOURCE_RANGES: usize = 10_000;
 pub(super) fn cluster_ips(spec: &ServiceSpec<'_>, rejections: &mut Rejections) -> Vec<IpAddr> {
     let single = spec.cluster_ips.is_empty();
     let texts = if single { std::slice::from_ref(&spec.cluster_ip) } else { &*spec.cluster_ips };
+    if !single {
+        rejections.nulls(format_args!("spec.clusterIPs"), texts);
+    }
     let field = |i| if single { "spec.clusterIP".into() } else { format!("spec.clusterIPs[{i}]") };
     let mut ips: Vec<IpAddr> = Vec::new();
     // More than two are at least one too many; the first one too many is named.
@@ -97,6 +100,7 @@ pub(super) fn external_ips(
 ) -> Vec<IpAddr> {
     let all =
         rejections.limit(format_args!("spec.externalIPs"), &spec.external_ips, MAX_EXTERNAL_IPS);
+    rejections.nulls(format_args!("spec.externalIPs"), all);
     let mut ips = Vec::new();
     for (i, text) in all.iter().enumerate() {
         let Some(text) = written(text.as_ref()) else { continue };
@@ -128,6 +132,7 @@ pub(super) fn load_balancer_ips(
         &status.load_balancer.ingress,
         MAX_LOAD_BALANCER_IPS,
     );
+    rejections.nulls(format_args!("status.loadBalancer.ingress"), all);
     let mut ips = Vec::new();
     for (i, ingress) in all.iter().enumerate() {
         let Some(ingress) = ingress else { continue };
@@ -170,6 +175,7 @@ pub(super) fn source_ranges(
         &spec.load_balancer_source_ranges,
         MAX_SOURCE_RANGES,
     );
+    rejections.nulls(format_args!("{field}"), all);
     let mut ranges = Vec::with_capacity(all.len());
     let mut asked = false;
     for (i, text) in all.iter().enumerate() {

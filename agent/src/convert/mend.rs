@@ -9,32 +9,37 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_path_to_error::{Path, Segment};
 
-use super::rejections::{Rejections, shorten};
-use super::{Converted, node, service, service_cidr, slice};
+use super::node::{node_after, service_cidr_after};
+use super::rejections::{NULL, Rejections, shorten};
+use super::service::service_after;
+use super::slice::slice_after;
+use super::{Converted, DEFAULT_NAMESPACE};
 use crate::model::{Node, Rejection, Service, Slice};
 use crate::wire;
 
 /// A kind of objects, as it is served.
-pub trait Served: Sized {
+pub(crate) trait Served: Sized {
     /// As it comes.
     type Wire<'a>: Deserialize<'a>;
 
     /// Its name.
     const KIND: &'static str;
+    /// Where objects of it are that name no namespace; `None` if they are in none.
+    const NAMESPACE: Option<&'static str>;
     /// Lists of which each item can go by itself.
     const LISTS: &'static [List];
     /// Fields that can go by themselves, inner ones first.
     const FIELDS: &'static [Field];
 
-    /// What an object means here.
-    fn convert(wire: &Self::Wire<'_>) -> Converted<Self>;
+    /// What an object means here, with what was rejected before.
+    fn convert(wire: &Self::Wire<'_>, rejections: Rejections) -> Converted<Self>;
 }
 
 type Unreadable = serde_path_to_error::Error<serde_json::Error>;
 
 /// A list of which each item can go by itself.
 #[derive(Debug, Clone, Copy)]
-pub struct List {
+pub(crate) struct List {
     path: &'static [&'static str],
     /// Why an item cannot be read, if it cannot.
     fault: fn(&Value) -> Option<Unreadable>,
@@ -43,7 +48,7 @@ pub struct List {
 
 /// A field that can go by itself.
 #[derive(Debug, Clone, Copy)]
-pub struct Field {
+pub(crate) struct Field {
     path: &'static [&'static str],
     consequence: &'static str,
     /// Whether an item stays that cannot be read, because no item would mean no restriction.
@@ -89,6 +94,7 @@ impl Served for Service {
     type Wire<'a> = wire::Service<'a>;
 
     const KIND: &'static str = "Service";
+    const NAMESPACE: Option<&'static str> = Some(DEFAULT_NAMESPACE);
     const LISTS: &'static [List] = &[
         list!(["spec", "ports"], ServicePort, "the port is not served"),
         list!(["spec", "clusterIPs"], Text, NOT_SERVED),
@@ -111,8 +117,8 @@ impl Served for Service {
         field(&["status"], "no load-balancer IP is served"),
     ];
 
-    fn convert(wire: &wire::Service<'_>) -> Converted<Self> {
-        service(wire)
+    fn convert(wire: &wire::Service<'_>, rejections: Rejections) -> Converted<Self> {
+        service_after(wire, rejections)
     }
 }
 
@@ -120,14 +126,15 @@ impl Served for Slice {
     type Wire<'a> = wire::EndpointSlice<'a>;
 
     const KIND: &'static str = "EndpointSlice";
+    const NAMESPACE: Option<&'static str> = Some(DEFAULT_NAMESPACE);
     const LISTS: &'static [List] = &[
         list!(["endpoints"], Endpoint, "the endpoint is not used"),
         list!(["ports"], SlicePort, "the port is not served"),
     ];
     const FIELDS: &'static [Field] = fields![];
 
-    fn convert(wire: &wire::EndpointSlice<'_>) -> Converted<Self> {
-        slice(wire)
+    fn convert(wire: &wire::EndpointSlice<'_>, rejections: Rejections) -> Converted<Self> {
+        slice_after(wire, rejections)
     }
 }
 
@@ -135,6 +142,7 @@ impl Served for Node {
     type Wire<'a> = wire::Node<'a>;
 
     const KIND: &'static str = "Node";
+    const NAMESPACE: Option<&'static str> = None;
     const LISTS: &'static [List] = &[
         list!(["spec", "podCIDRs"], Text, NOT_USED),
         list!(["spec", "taints"], Taint, IGNORED),
@@ -151,8 +159,8 @@ impl Served for Node {
         field(&["status"], "it has no address"),
     ];
 
-    fn convert(wire: &wire::Node<'_>) -> Converted<Self> {
-        node(wire)
+    fn convert(wire: &wire::Node<'_>, rejections: Rejections) -> Converted<Self> {
+        node_after(wire, rejections)
     }
 }
 
@@ -161,11 +169,12 @@ impl Served for Vec<IpNetwork> {
     type Wire<'a> = wire::ServiceCidr<'a>;
 
     const KIND: &'static str = "ServiceCIDR";
+    const NAMESPACE: Option<&'static str> = None;
     const LISTS: &'static [List] = &[list!(["spec", "cidrs"], Text, NOT_USED)];
     const FIELDS: &'static [Field] = fields![];
 
-    fn convert(wire: &wire::ServiceCidr<'_>) -> Converted<Self> {
-        service_cidr(wire)
+    fn convert(wire: &wire::ServiceCidr<'_>, rejections: Rejections) -> Converted<Self> {
+        service_cidr_after(wire, rejections)
     }
 }
 
@@ -173,20 +182,15 @@ impl Served for Vec<IpNetwork> {
 ///
 /// # Errors
 /// If what is wrong is needed: why the whole object is not served.
-pub fn mend<T: Served>(value: &mut Value) -> Result<Converted<T>, Vec<Rejection>> {
-    let object = name_of(value);
+pub(crate) fn mend<T: Served>(value: &mut Value) -> Result<Converted<T>, Vec<Rejection>> {
     let mut rejections = Rejections::new(T::KIND);
     for list in T::LISTS {
         list.mend(value, &mut rejections);
     }
     let mut taken_out = 0;
     loop {
-        let error = match read::<T>(value) {
-            Ok(converted) => {
-                let mut all = rejections.finish(object);
-                all.extend(converted.rejections);
-                return Ok(Converted { rejections: all, ..converted });
-            }
+        let error = match serde_path_to_error::deserialize::<_, T::Wire<'_>>(&*value) {
+            Ok(wire) => return Ok(T::convert(&wire, rejections.mended())),
             Err(error) => error,
         };
         // What is missing can be read: each field goes once at most.
@@ -195,23 +199,30 @@ pub fn mend<T: Served>(value: &mut Value) -> Result<Converted<T>, Vec<Rejection>
         let consequence = field.map_or(WHOLE, |field| field.consequence);
         let place = (error.path().to_string(), value_at(value, error.path()));
         reject(place, error.inner(), consequence, &mut rejections);
-        let Some(field) = field else { return Err(rejections.finish(object)) };
+        let Some(field) = field else {
+            return Err(rejections.finish(name_of(value, T::NAMESPACE)));
+        };
         field.take_out_of(value);
         taken_out += 1;
     }
 }
 
-fn read<T: Served>(value: &Value) -> Result<Converted<T>, Unreadable> {
-    serde_path_to_error::deserialize::<_, T::Wire<'_>>(value).map(|wire| T::convert(&wire))
+/// What an object means that can be read as it is.
+pub(crate) fn converted<T: Served>(wire: &T::Wire<'_>) -> Converted<T> {
+    T::convert(wire, Rejections::new(T::KIND))
 }
 
 impl List {
     /// Leaves `null` in the place of items that cannot be read.
     fn mend(&self, value: &mut Value, rejections: &mut Rejections) {
         let Some(Value::Array(items)) = at_mut(value, self.path) else { return };
-        for (i, item) in items.iter_mut().enumerate().filter(|(_, item)| !item.is_null()) {
+        let list = self.path.join(".");
+        for (i, item) in items.iter_mut().enumerate() {
+            if item.is_null() {
+                rejections.add(format_args!("{list}[{i}]"), "", NULL);
+                continue;
+            }
             let Some(error) = (self.fault)(item) else { continue };
-            let list = self.path.join(".");
             let inner = error.path().to_string();
             let field = match inner.as_str() {
                 "." => format!("{list}[{i}]"),
@@ -251,7 +262,7 @@ fn reject(
     rejections: &mut Rejections,
 ) {
     rejections.add(
-        format_args!("{}", shorten(&field)),
+        format_args!("{field}"),
         plain(value),
         format_args!("{}; {consequence}; correct it", in_words(error)),
     );
@@ -288,9 +299,10 @@ pub(crate) fn in_words(error: &serde_json::Error) -> String {
 }
 
 /// Namespace and name as far as the object has them.
-pub(crate) fn name_of(value: &Value) -> String {
-    let text = |field| value.pointer(field).and_then(Value::as_str);
-    match (text("/metadata/namespace"), text("/metadata/name").unwrap_or("(no name)")) {
+pub(crate) fn name_of(value: &Value, default_namespace: Option<&str>) -> String {
+    let text = |field| value.pointer(field).and_then(Value::as_str).filter(|t| !t.is_empty());
+    let namespace = text("/metadata/namespace").or(default_namespace);
+    match (namespace, text("/metadata/name").unwrap_or("(no name)")) {
         (Some(namespace), name) => format!("{namespace}/{name}"),
         (None, name) => name.to_owned(),
     }

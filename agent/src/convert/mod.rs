@@ -19,8 +19,7 @@ use sliceproxy_dataplane::frontend::Protocol;
 
 pub use self::address::{parse_address, parse_network};
 pub use self::frontends::{MAX_EXTERNAL_IPS, MAX_LOAD_BALANCER_IPS, MAX_SOURCE_RANGES};
-pub use self::mend::{Field, List, Served, mend};
-pub(crate) use self::mend::{in_words, name_of, plain, value_at};
+pub(crate) use self::mend::{Served, converted, in_words, mend, name_of, plain, value_at};
 pub use self::node::{node, service_cidr};
 pub use self::rejections::{MAX_REJECTIONS, MAX_TEXT};
 pub(crate) use self::rejections::{Rejections, shorten};

@@ -21,8 +21,15 @@ const DEFAULT_AFFINITY_TIMEOUT: u32 = 10_800;
 
 /// The Service, if it is one with frontends and ours to serve.
 pub fn service(wire: &wire::Service<'_>) -> Converted<Service> {
+    service_after(wire, Rejections::new("Service"))
+}
+
+/// The same, with what was rejected before.
+pub(super) fn service_after(
+    wire: &wire::Service<'_>,
+    mut rejections: Rejections,
+) -> Converted<Service> {
     let name = object_name(&wire.metadata);
-    let mut rejections = Rejections::new("Service");
     let object = if is_for_us(wire) { convert(wire, &name, &mut rejections) } else { None };
     let rejections = rejections.finish(&name);
     Converted { name, object, rejections }
@@ -90,6 +97,7 @@ fn ports(spec: &ServiceSpec<'_>, rejections: &mut Rejections) -> Vec<ServicePort
         );
     }
     let all = rejections.limit(format_args!("spec.ports"), &spec.ports, MAX_PORTS);
+    rejections.nulls(format_args!("spec.ports"), all);
     let mut ports: Vec<ServicePort> = Vec::with_capacity(all.len());
     for (i, wire) in all.iter().enumerate() {
         let Some(new) = wire.as_ref().and_then(|wire| service_port(i, wire, rejections)) else {

@@ -25,8 +25,15 @@ pub const MAX_HINTS: usize = 64;
 
 /// The slice, if it belongs to a Service that is served by frontends.
 pub fn slice(wire: &wire::EndpointSlice<'_>) -> Converted<Slice> {
+    slice_after(wire, Rejections::new("EndpointSlice"))
+}
+
+/// The same, with what was rejected before.
+pub(super) fn slice_after(
+    wire: &wire::EndpointSlice<'_>,
+    mut rejections: Rejections,
+) -> Converted<Slice> {
     let name = object_name(&wire.metadata);
-    let mut rejections = Rejections::new("EndpointSlice");
     let object = if wire.metadata.labels.headless.is_some() {
         None
     } else {
@@ -91,6 +98,7 @@ fn ports(wire: &wire::EndpointSlice<'_>, rejections: &mut Rejections) -> Vec<Sli
         );
     }
     let all = rejections.limit(format_args!("ports"), &wire.ports, MAX_SLICE_PORTS);
+    rejections.nulls(format_args!("ports"), all);
     let mut ports: Vec<SlicePort> = Vec::with_capacity(all.len());
     for (i, wire) in all.iter().enumerate() {
         let Some(wire) = wire else { continue };
@@ -129,6 +137,7 @@ fn endpoints(
     rejections: &mut Rejections,
 ) -> Vec<SliceEndpoint> {
     let all = rejections.limit(format_args!("endpoints"), &wire.endpoints, MAX_ENDPOINTS);
+    rejections.nulls(format_args!("endpoints"), all);
     let mut names = Names::default();
     let mut endpoints = Vec::with_capacity(all.len());
     for (i, wire) in all.iter().enumerate() {

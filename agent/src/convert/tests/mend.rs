@@ -159,6 +159,20 @@ fn source_ranges_that_cannot_be_read_never_open_to_everybody() {
 }
 
 #[test]
+fn nothing_in_a_list_is_told_once_whatever_else_is_wrong() {
+    let field = |converted: Converted<Slice>| -> Vec<String> {
+        converted.rejections.into_iter().map(|rejection| rejection.field).collect()
+    };
+    let object = changed(slice(), "/endpoints/0", Value::Null);
+    let text = object.to_string();
+    let alone = super::super::slice(&serde_json::from_str(&text).unwrap());
+    assert_eq!(field(alone), ["endpoints[0]"]);
+    let mut beside = changed(object, "/endpoints/1/nodeName", json!(5));
+    let converted = mend::<Slice>(&mut beside).unwrap();
+    assert_eq!(field(converted), ["endpoints[0]", "endpoints[1].nodeName"]);
+}
+
+#[test]
 fn a_thousand_unreadable_endpoints_are_read_once_each_and_told_in_a_few_lines() {
     let endpoints: Vec<Value> =
         (0..MAX_ENDPOINTS).map(|_| json!({"addresses": "x".repeat(300)})).collect();

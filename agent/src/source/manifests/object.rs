@@ -11,7 +11,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{Position, foreign};
-use crate::convert::{Rejections, Served, in_words, mend, name_of, plain, shorten, value_at};
+use crate::convert::{
+    Rejections, Served, converted, in_words, mend, name_of, plain, shorten, value_at,
+};
 use crate::model::{Node, ObjectName, Rejection, Service, Slice};
 
 /// An object of a file, of whatever kind.
@@ -110,7 +112,7 @@ fn no_kind(value: &Value) -> Vec<Rejection> {
         plain(value.get("kind").unwrap_or(&Value::Null)),
         "no kind, so nobody knows what it is; it is ignored; add apiVersion and kind",
     );
-    rejections.finish(name_of(value))
+    rejections.finish(name_of(value, None))
 }
 
 fn interpret(kind: &str, value: Value) -> (Meaning, Vec<Rejection>) {
@@ -134,7 +136,7 @@ fn interpret(kind: &str, value: Value) -> (Meaning, Vec<Rejection>) {
         (version, kind) => {
             let mut rejections = Rejections::new("object");
             foreign::reject(version.unwrap_or_default(), kind, &value, &mut rejections);
-            let rejections = rejections.finish(name_of(&value));
+            let rejections = rejections.finish(name_of(&value, None));
             if !rejections.is_empty() {
                 return (Meaning::Unusable, rejections);
             }
@@ -150,9 +152,9 @@ fn decode<K: DeserializeOwned, T: Served>(
     object: impl FnOnce(Option<T>) -> Object,
 ) -> (Meaning, Vec<Rejection>) {
     let mut rejections = Rejections::new(T::KIND);
-    let decoded = T::Wire::deserialize(&value).map(|wire| T::convert(&wire)).ok();
+    let decoded = T::Wire::deserialize(&value).map(|wire| converted::<T>(&wire)).ok();
     check_fields::<K>(&value, decoded.is_some(), &mut rejections);
-    let mut rejections = rejections.finish(name_of(&value));
+    let mut rejections = rejections.finish(name_of(&value, T::NAMESPACE));
     match decoded.map_or_else(|| mend::<T>(&mut value), Ok) {
         Ok(converted) => {
             // What is wrong for Kubernetes too is told once, with what becomes of it.

@@ -5,7 +5,7 @@ mod json;
 
 use std::ops::Range;
 
-use crate::convert::{Converted, Rejections, Served, mend, shorten};
+use crate::convert::{Converted, Rejections, Served, converted, mend, shorten};
 use crate::model::{ObjectName, Rejection};
 use crate::wire;
 
@@ -92,7 +92,7 @@ impl Undecodable {
         let mut rejections = Rejections::new(kind);
         let message = shorten(&self.message);
         let reason = format_args!("{message}; the object is not served; correct it");
-        rejections.add(format_args!("{}", shorten(&self.field)), "", reason);
+        rejections.add(format_args!("{}", self.field), "", reason);
         rejections.finish(object)
     }
 }
@@ -170,7 +170,7 @@ impl Format {
         for<'a> T::Wire<'a>: Decode<'a>,
     {
         let error = match self.object::<T::Wire<'_>>(object) {
-            Ok(wire) => return Ok((T::convert(&wire), version(&wire))),
+            Ok(wire) => return Ok((converted::<T>(&wire), version(&wire))),
             Err(error) => error,
         };
         let identity = self.identity(object);

@@ -10,16 +10,28 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::super::object::{Meaning, Object, Piece};
-use crate::convert::{Served, mend};
+use crate::convert::{Served, converted, mend};
 use crate::model::{Node, Rejection, Service, Slice};
 
 static SHOP: LazyLock<Vec<Value>> = LazyLock::new(|| {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/shop.yaml");
     let text = std::fs::read_to_string(path).unwrap();
     let mut list: Value = serde_norway::from_str(&text).unwrap();
-    let Value::Array(items) = list["items"].take() else { panic!("no list") };
+    let Value::Array(mut items) = list["items"].take() else { panic!("no list") };
+    items.retain(is_served);
+    assert!(items.len() > 20, "{}", items.len());
     items
 });
+
+fn is_served(object: &Value) -> bool {
+    matches!(
+        Piece::new(object.clone(), None).meaning,
+        Meaning::Known(
+            _,
+            Object::Service(Some(_)) | Object::Slice(Some(_)) | Object::Node(Some(_))
+        )
+    )
+}
 
 fn any_value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
@@ -70,7 +82,7 @@ fn read<T: Served>(object: &Value) -> (Option<T>, Vec<Rejection>) {
     let text = object.to_string();
     let mut json = serde_json::Deserializer::from_str(&text);
     let converted = match T::Wire::deserialize(&mut json) {
-        Ok(wire) => Ok(T::convert(&wire)),
+        Ok(wire) => Ok(converted::<T>(&wire)),
         Err(_) => mend::<T>(&mut object.clone()),
     };
     match converted {
@@ -87,7 +99,7 @@ fn both<T: Served + Clone + PartialEq + Debug>(
 ) -> Result<(T, Option<T>, Vec<Rejection>), TestCaseError> {
     let (served, rejections) = read::<T>(after);
     prop_assert_eq!(from_file, served.as_ref(), "in a file");
-    let was = read::<T>(before).0.ok_or_else(|| TestCaseError::reject("not served"))?;
+    let was = read::<T>(before).0.ok_or_else(|| TestCaseError::fail("not served before"))?;
     Ok((was, served, rejections))
 }
 
@@ -137,7 +149,7 @@ fn check(before: &Value, after: &Value, pointer: &str) -> Result<(), TestCaseErr
                 let kept = is.as_ref().is_some_and(|is| keeps(&was.ports, &is.ports, index));
                 prop_assert!(kept || !rejections.is_empty(), "{:?}", is);
                 let alone = was.ports.len() == 1;
-                prop_assert!(is.is_some() || alone);
+                prop_assert!(is.is_some() || alone, "{pointer} {after:#?} {rejections:?}");
             }
             let ours = ["/spec/clusterIP", "/spec/type", "/metadata/labels"];
             prop_assert!(is.is_some() || told || ours.iter().any(|our| pointer.starts_with(our)));
@@ -156,7 +168,7 @@ fn check(before: &Value, after: &Value, pointer: &str) -> Result<(), TestCaseErr
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
 
     #[test]
     fn a_wrong_value_costs_the_smallest_part_and_is_told(
