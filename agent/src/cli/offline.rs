@@ -166,8 +166,11 @@ impl Snapshot {
     }
 
     fn complain(&self) {
-        for problem in &self.world.unread {
+        for problem in self.world.unread.iter().take(MAX_NOTES) {
             eprintln!("warning: {problem}");
+        }
+        if let more @ 1.. = self.world.unread.len().saturating_sub(MAX_NOTES) {
+            eprintln!("warning: and {more} more files or documents cannot be read");
         }
         let findings = self.world.rejections.iter().map(ToString::to_string);
         let notes = findings.chain(self.world.notes.iter().cloned());

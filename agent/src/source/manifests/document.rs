@@ -167,10 +167,15 @@ fn options(len: usize) -> serde_saphyr::Options {
 
 fn in_words(error: &serde_saphyr::Error) -> String {
     use serde_saphyr::Error::{Budget, DuplicateMappingKey};
+    let too_much = "too many or too deeply nested aliases or collections";
     match error.without_snippet() {
         DuplicateMappingKey { key: Some(key), .. } => format!("the key {key:?} is there twice"),
-        Budget { .. } => "too many or too deeply nested aliases or collections".to_owned(),
-        error => without_place(&error.to_string()),
+        Budget { .. } => too_much.to_owned(),
+        error => match without_place(&error.to_string()) {
+            // Where it was in the middle of a value.
+            message if message.starts_with("budget breached") => too_much.to_owned(),
+            message => message,
+        },
     }
 }
 

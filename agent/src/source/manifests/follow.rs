@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const PERIOD: Duration = Duration::from_secs(10);
 /// Look again for files that are being written, if no notice says that they are finished.
 const AWAITED: Duration = Duration::from_millis(500);
-/// Most remarks that one look logs.
+/// Most remarks, and most problems, that one look logs.
 const MAX_REMARKS: usize = 100;
 
 /// Sends what the manifests in `path` say, as `node` sees it: first everything, then what changes.
@@ -114,8 +114,11 @@ async fn wait_for_quiet(woken: &mut mpsc::Receiver<()>) {
 }
 
 fn log(seen: &Seen) {
-    for problem in &seen.problems {
+    for problem in seen.problems.iter().take(MAX_REMARKS) {
         warn!("{problem}");
+    }
+    if seen.problems.len() > MAX_REMARKS {
+        warn!("and {} more problems with the manifests", seen.problems.len() - MAX_REMARKS);
     }
     for remark in seen.remarks.iter().take(MAX_REMARKS) {
         warn!("{remark}");

@@ -180,7 +180,7 @@ pub fn load(path: &Path) -> Result<World, ManifestError> {
     let unread = problems.iter().map(ToString::to_string).collect();
     match problems.into_iter().next() {
         Some(first) if contents.is_empty() => Err(first),
-        _ => Ok(World { unread, ..World::merge(contents.iter()) }),
+        _ => Ok(World { unread, ..World::merge(path, contents.iter()) }),
     }
 }
 

@@ -213,7 +213,7 @@ impl Tracker {
     /// Puts the new state together and says what is different.
     fn report(&mut self, seen: &mut Seen) {
         let contents = self.files.values().filter_map(|tracked| tracked.contents.as_ref());
-        let world = World::merge(contents);
+        let world = World::merge(&self.path, contents);
         seen.events = match &self.world {
             Some(before) => world.changes(before, &self.node),
             None => world.events(&self.node),

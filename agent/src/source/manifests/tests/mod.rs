@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod following;
+mod hostile;
 mod loading;
 mod tracking;
 mod wrong_types;
