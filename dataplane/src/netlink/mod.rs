@@ -9,7 +9,7 @@
 //! | `batch` | a transaction as one batch |
 //! | `refusal` | error answers in the transaction's words |
 //! | `socket` | sending and receiving |
-//! | `decode`, `compare`, `read` | reading back |
+//! | `decode`, `compare`, `heading`, `read` | reading back |
 //! | `watch` | changes made by others |
 //! | `foreign`, `leftovers` | tables of others, and chains in them |
 //! | `conntrack` and `flow` | remembered flows, shown and deleted |
@@ -22,6 +22,7 @@ mod element;
 mod expression;
 mod flow;
 mod foreign;
+mod heading;
 mod layout;
 mod leftovers;
 mod number;
@@ -109,17 +110,6 @@ impl NetlinkKernel {
         }
     }
 
-    /// The kernel says the same of missing rights and of a table that somebody holds.
-    fn held(&mut self, error: KernelError) -> KernelError {
-        if !matches!(error, KernelError::Permission) {
-            return error;
-        }
-        read::holder(&mut self.channel).map_or(error, |(family, socket)| KernelError::Held {
-            family,
-            holder: process_of(socket),
-        })
-    }
-
     /// The faults of the batch; none means that all of it is in force.
     fn exchange(&mut self) -> Result<Vec<Fault>, KernelError> {
         if let Err(error) = self.channel.send(self.batch.out.as_bytes()) {
@@ -172,7 +162,10 @@ impl Kernel for NetlinkKernel {
             .or_else(|| self.attempt(transaction, 1))
             .unwrap_or_else(|| Err(KernelError::Protocol("a refusal that names no row".into())));
         self.batch.shrink();
-        result.map_err(|error| self.held(error))
+        result.map_err(|error| match error {
+            KernelError::Permission => heading::without_rights(&mut self.channel),
+            error => error,
+        })
     }
 
     fn read(&mut self) -> Result<KernelState, KernelError> {
@@ -189,15 +182,6 @@ impl Kernel for NetlinkKernel {
     fn read_affinity(&mut self, family: Family) -> Result<Vec<AffinityRow>, KernelError> {
         read::affinity(&mut self.channel, family)
     }
-}
-
-/// The process behind a netlink socket: sockets are numbered after their process, the first one of it.
-fn process_of(socket: u32) -> String {
-    let name = std::fs::read_to_string(format!("/proc/{socket}/comm"));
-    name.map_or_else(
-        |_| format!("the process behind netlink socket {socket}"),
-        |name| format!("process {socket} ({})", name.trim().escape_debug()),
-    )
 }
 
 /// Nothing has reached the kernel when sending fails; a batch that is too long needs explaining.
