@@ -35,6 +35,10 @@ pub struct Synced {
     pub deleted: Vec<RowKey>,
     /// Families whose program was installed.
     pub installed: Vec<Family>,
+    /// Foreign elements of our sets that were deleted.
+    pub strays: usize,
+    /// Tables of our name that somebody else made, and that were replaced.
+    pub usurped: Vec<Family>,
     /// Rows that the kernel refused in this sync.
     pub set_aside: Vec<Refusal>,
     /// What it cost.
@@ -134,6 +138,10 @@ impl<K: Kernel> Engine<K> {
         let state = self.kernel.read()?;
         self.read_time = start.elapsed();
         let surprises = self.ledger.read_back(&state);
+        let strangers = Family::ALL
+            .into_iter()
+            .filter(|family| state.table(*family).is_some_and(|table| table.identity.is_none()));
+        synced.usurped = strangers.filter(|f| self.settings.families.contains(f)).collect();
         self.keep_clients(&state)?;
         synced.repaired |= surprises > 0;
         self.read_back_due = false;
@@ -209,6 +217,7 @@ impl<K: Kernel> Engine<K> {
 
 fn record(synced: &mut Synced, transaction: Transaction, cost: Committed) {
     synced.transactions += 1;
+    synced.strays += transaction.strays.len();
     synced.added.extend(transaction.added);
     synced.deleted.extend(transaction.deleted);
     synced

@@ -9,7 +9,7 @@
 //! | `batch` | a transaction as one batch |
 //! | `refusal` | error answers in the transaction's words |
 //! | `socket` | sending and receiving |
-//! | `decode`, `compare`, `read` | reading back |
+//! | `decode`, `compare`, `heading`, `read` | reading back |
 //! | `watch` | changes made by others |
 //! | `foreign`, `leftovers` | tables of others, and chains in them |
 //! | `conntrack` and `flow` | remembered flows, shown and deleted |
@@ -22,6 +22,7 @@ mod element;
 mod expression;
 mod flow;
 mod foreign;
+mod heading;
 mod layout;
 mod leftovers;
 mod number;
@@ -161,7 +162,10 @@ impl Kernel for NetlinkKernel {
             .or_else(|| self.attempt(transaction, 1))
             .unwrap_or_else(|| Err(KernelError::Protocol("a refusal that names no row".into())));
         self.batch.shrink();
-        result
+        result.map_err(|error| match error {
+            KernelError::Permission => heading::without_rights(&mut self.channel),
+            error => error,
+        })
     }
 
     fn read(&mut self) -> Result<KernelState, KernelError> {
