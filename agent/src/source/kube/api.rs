@@ -5,14 +5,13 @@ use std::fmt;
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use http_body_util::BodyExt;
-use kube::Client;
 use kube::client::Body;
 use tokio::time::timeout;
 
-use super::connect::{self, explain};
-use super::decode::{ACCEPT, ACCEPT_METADATA, Format, Raw, Status};
+use super::connect::{self, ConnectError, Connected, explain};
+use super::decode::{ACCEPT, ACCEPT_METADATA, Format, Raw, Status, Undecodable};
 use super::request::{Request, Resource, Verb};
 use crate::config::ApiServer;
 use crate::convert::shorten;
@@ -47,6 +46,18 @@ pub(super) enum RequestError {
     /// The server said something that is no answer.
     #[error("the answer makes no sense: {0}; is this a Kubernetes API server?")]
     Unintelligible(String),
+}
+
+impl From<Undecodable> for RequestError {
+    fn from(error: Undecodable) -> Self {
+        Self::Unintelligible(error.to_string())
+    }
+}
+
+impl From<http::Error> for RequestError {
+    fn from(error: http::Error) -> Self {
+        Self::Unintelligible(error.to_string())
+    }
 }
 
 /// A no of the API server.
@@ -93,27 +104,39 @@ fn shorten_message(message: &str) -> String {
 
 /// The API server.
 pub(super) struct Api {
-    client: RwLock<Client>,
-    address: Uri,
-    /// To read credentials again from; `None` where the client came from elsewhere.
+    connected: RwLock<Connected>,
+    /// To read everything again from; `None` where the client came from elsewhere.
     server: Option<ApiServer>,
 }
 
 impl fmt::Debug for Api {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Api").field("address", &self.address).finish_non_exhaustive()
+        f.debug_struct("Api").field("address", &self.address()).finish_non_exhaustive()
     }
 }
 
 impl Api {
-    /// Through `client` to `address`; made again from `server` when its credentials are not accepted any more.
-    pub(super) fn new(client: Client, address: Uri, server: Option<ApiServer>) -> Self {
-        Self { client: RwLock::new(client), address, server }
+    /// With what `server` says. It is read again when the API server cannot be reached that way, or
+    /// does not accept our credentials.
+    pub(super) async fn connect(server: &ApiServer) -> Result<Self, ConnectError> {
+        let connected = RwLock::new(connect::connect(server).await?);
+        Ok(Self { connected, server: Some(server.clone()) })
+    }
+
+    /// Through `client`, to whatever it leads to.
+    #[cfg(test)]
+    pub(super) fn through(client: kube::Client, address: Uri) -> Self {
+        let connected = RwLock::new(Connected { client, address, token: None });
+        Self { connected, server: None }
     }
 
     /// Where the API server is.
-    pub(super) fn address(&self) -> &Uri {
-        &self.address
+    pub(super) fn address(&self) -> Uri {
+        self.connected().address
+    }
+
+    fn connected(&self) -> Connected {
+        self.connected.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Begins to receive a watch.
@@ -143,10 +166,11 @@ impl Api {
         request: &Request,
         body: Vec<u8>,
     ) -> Result<(), RequestError> {
-        let post = http::Request::post(&*request.target)
+        let builder = http::Request::post(&*request.target)
             .header(header::ACCEPT, ACCEPT)
             .header(header::CONTENT_TYPE, "application/json");
-        self.send(request, post, body.into()).await.map(drop)
+        let post = builder.body(body)?;
+        self.send(request, &post).await.map(drop)
     }
 
     async fn get(
@@ -154,41 +178,55 @@ impl Api {
         request: &Request,
         accept: &'static str,
     ) -> Result<(Format, Body), RequestError> {
-        let get = http::Request::get(&*request.target).header(header::ACCEPT, accept);
-        self.send(request, get, Body::empty()).await
+        let builder = http::Request::get(&*request.target).header(header::ACCEPT, accept);
+        let get = builder.body(Vec::new())?;
+        self.send(request, &get).await
     }
 
+    /// Sends it. After a refusal, once more at once with credentials that were read again; a server
+    /// that is not reached is tried later, at the address and with the certificates that are read now.
     async fn send(
         &self,
         request: &Request,
-        http: http::request::Builder,
-        body: Body,
+        http: &http::Request<Vec<u8>>,
     ) -> Result<(Format, Body), RequestError> {
-        let http = http
-            .header(header::USER_AGENT, concat!("sliceproxy/", env!("CARGO_PKG_VERSION")))
-            .body(body)
-            .map_err(|error| RequestError::Unintelligible(error.to_string()))?;
-        let client = self.client.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let result = self.attempt(request, http).await;
+        let refused =
+            matches!(&result, Err(RequestError::Refused(refusal)) if refusal.status.code == 401);
+        let away = matches!(&result, Err(RequestError::Unreachable(_)));
+        let renewed = (refused || away) && self.renew().await;
+        if renewed && refused {
+            return self.attempt(request, http).await;
+        }
+        result
+    }
+
+    async fn attempt(
+        &self,
+        request: &Request,
+        http: &http::Request<Vec<u8>>,
+    ) -> Result<(Format, Body), RequestError> {
+        let Connected { client, token, .. } = self.connected();
+        let mut http = http.clone().map(Body::from);
+        let agent = HeaderValue::from_static(concat!("sliceproxy/", env!("CARGO_PKG_VERSION")));
+        http.headers_mut().insert(header::USER_AGENT, agent);
+        if let Some(token) = token {
+            let authorization = token.authorization().map_err(RequestError::Unreachable)?;
+            http.headers_mut().insert(header::AUTHORIZATION, authorization);
+        }
         let response = timeout(ANSWER_TIMEOUT, client.send(http))
             .await
             .map_err(|_| RequestError::Silent(ANSWER_TIMEOUT))?
             .map_err(|error| RequestError::Unreachable(explain(&error)))?;
         let headers = response.headers();
-        let content_type = header(headers, &header::CONTENT_TYPE).unwrap_or_default().to_owned();
-        let retry_after = header(headers, &header::RETRY_AFTER).and_then(|text| text.parse().ok());
-        let format = Format::of(&content_type);
+        let retry_after = headers.get(header::RETRY_AFTER).and_then(|due| due.to_str().ok());
+        let retry_after = retry_after.and_then(|seconds| seconds.parse().ok());
+        let format = format(headers);
         let code = response.status();
         if code.is_success() {
-            let Some(format) = format else {
-                let what = format!("it is {:?}", shorten(&content_type));
-                return Err(RequestError::Unintelligible(what));
-            };
-            return Ok((format, response.into_body()));
+            return Ok((format.map_err(RequestError::Unintelligible)?, response.into_body()));
         }
-        let status = refusal(code, format, response.into_body()).await;
-        if code == StatusCode::UNAUTHORIZED {
-            self.renew().await;
-        }
+        let status = refusal(code, format.ok(), response.into_body()).await;
         Err(RequestError::Refused(Box::new(Refusal {
             resource: request.resource,
             verb: request.verb,
@@ -197,21 +235,35 @@ impl Api {
         })))
     }
 
-    /// Credentials may have been replaced in their files. If they cannot be read, the old ones
-    /// stay; the next refusal comes back here.
-    async fn renew(&self) {
-        let Some(server) = &self.server else { return };
+    /// Reads again how the API server is reached; whether that worked. If not, the old way stays, and
+    /// the next trouble comes back here.
+    async fn renew(&self) -> bool {
+        let Some(server) = &self.server else { return false };
         match connect::connect(server).await {
-            Ok((client, _)) => {
-                *self.client.write().unwrap_or_else(PoisonError::into_inner) = client;
+            Ok(new) => {
+                *self.connected.write().unwrap_or_else(PoisonError::into_inner) = new;
+                true
             }
-            Err(error) => tracing::debug!(%error, "credentials could not be read again"),
+            Err(error) => {
+                tracing::debug!(%error, "credentials could not be read again");
+                false
+            }
         }
     }
 }
 
-fn header<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
-    headers.get(name)?.to_str().ok()
+/// How a body is written, or what it is instead.
+fn format(headers: &HeaderMap) -> Result<Format, String> {
+    let text = |name: &HeaderName| {
+        String::from_utf8_lossy(headers.get(name).map_or(b"", HeaderValue::as_bytes))
+    };
+    let encoding = text(&header::CONTENT_ENCODING);
+    // We never ask for any.
+    if !matches!(&*encoding, "" | "identity") {
+        return Err(format!("it is encoded as {:?}", shorten(&encoding)));
+    }
+    let content_type = text(&header::CONTENT_TYPE);
+    Format::of(&content_type).ok_or_else(|| format!("it is {:?}", shorten(&content_type)))
 }
 
 /// What the server says of a refusal; not all that stands in between speaks like one.

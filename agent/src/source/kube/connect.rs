@@ -4,6 +4,8 @@
 //! a watch that nobody answers any more has to be noticed by TCP: keep-alives, and a limit on
 //! data that is not acknowledged.
 
+mod token;
+
 use std::error::Error;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -20,6 +22,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError, NamedCluster}
 use kube::{Client, Config};
 use tower::{BoxError, Service, ServiceExt};
 
+use self::token::TokenFile;
 use crate::config::ApiServer;
 
 /// Quiet time after which a connection is probed.
@@ -69,15 +72,23 @@ pub enum ConnectError {
     },
 }
 
-/// A client, and the address that it talks to.
-pub(super) async fn connect(server: &ApiServer) -> Result<(Client, Uri), ConnectError> {
-    let config = configuration(server).await?;
+/// The way to an API server.
+#[derive(Clone)]
+pub(super) struct Connected {
+    pub(super) client: Client,
+    pub(super) address: Uri,
+    /// What each request proves itself with, unless the client does.
+    pub(super) token: Option<TokenFile>,
+}
+
+/// A client with the credentials as they are now.
+pub(super) async fn connect(server: &ApiServer) -> Result<Connected, ConnectError> {
+    let mut config = configuration(server).await?;
     let address = config.cluster_url.clone();
-    let client = client(&config).map_err(|error| ConnectError::Credentials {
-        address: address.clone(),
-        reason: explain(&error),
-    })?;
-    Ok((client, address))
+    let wrong = |reason| ConnectError::Credentials { address: address.clone(), reason };
+    let token = TokenFile::take_from(&mut config.auth_info).map_err(wrong)?;
+    let client = client(&config).map_err(|error| wrong(explain(&error)))?;
+    Ok(Connected { client, address, token })
 }
 
 /// `--master` wins over the kubeconfig's address; alone, it is used without credentials.
@@ -160,6 +171,10 @@ pub(super) fn explain(error: &kube::Error) -> String {
         kube::Error::Auth(error) => chain(error),
         other => chain(other),
     };
+    // Programmers are told more than operators have use for.
+    if let Some((said, _)) = text.split_once(": https://docs.rs/") {
+        return said.to_owned();
+    }
     if text.contains("UnknownIssuer") {
         return format!("{text}; check certificate-authority in the kubeconfig");
     }

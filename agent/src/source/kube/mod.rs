@@ -94,9 +94,8 @@ pub async fn run(
     sink: impl Fn(Event) + Clone + Send + Sync + 'static,
     freshness: Arc<Freshness>,
 ) -> Result<Infallible, SourceError> {
-    let (client, address) = connect::connect(&settings.server).await?;
-    info!(%address, "following the API server");
-    let api = Arc::new(Api::new(client, address, Some(settings.server.clone())));
+    let api = Arc::new(Api::connect(&settings.server).await?);
+    info!(address = %api.address(), "following the API server");
     follow(settings, api, sink, freshness).await
 }
 
@@ -121,7 +120,7 @@ async fn follow(
     };
     let shared = Shared {
         freshness,
-        troubles: Arc::new(Troubles::new(api.address())),
+        troubles: Arc::new(Troubles::default()),
         log_lines_per_object: settings.log_lines_per_object,
         api,
     };

@@ -351,7 +351,8 @@ impl<K: Kind, S: Fn(Event) + Send + Sync> Reflector<K, S> {
             // Where it broke off is not known.
             self.version = None;
         }
-        self.shared.troubles.met(self.query.resource, error);
+        let address = self.shared.api.address();
+        self.shared.troubles.met(&address, self.query.resource, error);
         let asked = match error {
             RequestError::Refused(refusal) => refusal.retry_after.map(|due| due + jitter(due)),
             _ => None,

@@ -223,11 +223,9 @@ impl<S: Fn(Event)> Lookups<S> {
 
     async fn ask(&self, zone: &Zone) -> Result<Option<Region>, RequestError> {
         let (format, body) = self.api.metadata(&Query::nodes_in(&zone.0).page(1, None)).await?;
-        let wrong =
-            |error: super::decode::Undecodable| RequestError::Unintelligible(error.to_string());
-        let page = format.page(&body).map_err(wrong)?;
+        let page = format.page(&body)?;
         let Some(first) = page.items.first() else { return Ok(None) };
-        let node: wire::Node<'_> = format.object(*first).map_err(wrong)?;
+        let node: wire::Node<'_> = format.object(*first)?;
         Ok(node.metadata.labels.region.as_deref().and_then(Region::new))
     }
 }

@@ -25,9 +25,8 @@ enum Subject {
 }
 
 /// When what was said, and since when the server is away.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Troubles {
-    address: Uri,
     state: Mutex<State>,
     back: Notify,
 }
@@ -39,12 +38,8 @@ struct State {
 }
 
 impl Troubles {
-    pub(super) fn new(address: &Uri) -> Self {
-        Self { address: address.clone(), state: Mutex::default(), back: Notify::new() }
-    }
-
-    /// Something went wrong with `resource`. Whether it was said aloud.
-    pub(super) fn met(&self, resource: Resource, error: &RequestError) -> bool {
+    /// Something went wrong with `resource` of the server at `address`. Whether it was said aloud.
+    pub(super) fn met(&self, address: &Uri, resource: Resource, error: &RequestError) -> bool {
         let subject = match error {
             RequestError::Unreachable(_) | RequestError::Silent(_) => Subject::Server,
             RequestError::Refused(refusal) if refusal.status.code == 401 => Subject::Credentials,
@@ -61,7 +56,6 @@ impl Troubles {
             return false;
         }
         state.said.insert(subject, now);
-        let address = &self.address;
         match subject {
             Subject::Server => warn!(
                 "cannot reach the API server at {address}: {error}; rules stay as they are; \

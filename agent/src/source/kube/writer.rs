@@ -2,7 +2,7 @@
 //! slow answer to one never holds up the other.
 
 use super::api::{Api, RequestError};
-use super::connect::{self, ConnectError};
+use super::connect::ConnectError;
 use super::request::new_event;
 use crate::config::ApiServer;
 
@@ -38,14 +38,13 @@ impl Writer {
     /// # Errors
     /// As for the watches.
     pub async fn connect(server: &ApiServer) -> Result<Self, ConnectError> {
-        let (client, address) = connect::connect(server).await?;
-        Ok(Self { api: Api::new(client, address, Some(server.clone())) })
+        Ok(Self { api: Api::connect(server).await? })
     }
 
     /// Through a given client.
     #[cfg(test)]
     pub(crate) fn through(client: kube::Client) -> Self {
-        Self { api: Api::new(client, http::Uri::default(), None) }
+        Self { api: Api::through(client, http::Uri::default()) }
     }
 
     /// Makes an Event in `namespace` of `body`, which is JSON.

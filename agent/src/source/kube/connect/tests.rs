@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fs;
+use std::path::Path;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -26,7 +27,7 @@ async fn with(text: &str, master: Option<&str>) -> Result<String, String> {
         master: master.map(|master| master.parse().unwrap()),
     };
     match connect(&server).await {
-        Ok((_, address)) => Ok(address.to_string()),
+        Ok(connected) => Ok(connected.address.to_string()),
         Err(error) => Err(error.to_string().replace(path.to_str().unwrap(), "FILE")),
     }
 }
@@ -37,7 +38,7 @@ async fn the_address_is_the_masters_if_there_is_one() {
     assert_eq!(with(GOOD, Some("https://[fd00::1]:443")).await.unwrap(), "https://[fd00::1]:443/");
     let alone =
         ApiServer { kubeconfig: None, master: Some("http://10.0.0.1:8080".parse().unwrap()) };
-    assert_eq!(connect(&alone).await.ok().unwrap().1.to_string(), "http://10.0.0.1:8080/");
+    assert_eq!(connect(&alone).await.ok().unwrap().address.to_string(), "http://10.0.0.1:8080/");
 }
 
 #[tokio::test]
@@ -101,7 +102,7 @@ async fn the_proxy_of_the_kubeconfig_is_asked() {
     let proxy = format!("proxy-url: 'http://{}', server:", listener.local_addr().unwrap());
     fs::write(&path, GOOD.replace("server:", &proxy)).unwrap();
     let server = ApiServer { kubeconfig: Some(path), master: None };
-    let client = connect(&server).await.ok().unwrap().0;
+    let client = connect(&server).await.ok().unwrap().client;
     let request = http::Request::get("/").body(kube::client::Body::empty()).unwrap();
     let asked = tokio::spawn(async move { client.send(request).await.is_err() });
     let head = head(&listener, "HTTP/1.1 502 Bad Gateway\r\n\r\n").await;
@@ -109,22 +110,92 @@ async fn the_proxy_of_the_kubeconfig_is_asked() {
     assert!(asked.await.unwrap());
 }
 
-/// Tokens and certificates are replaced in their files while we run.
+/// A kubeconfig for `listener`, and the API that is reached by it.
+async fn api(listener: &TcpListener, folder: &Path, user: &str) -> Api {
+    let path = folder.join("kubeconfig");
+    write_kubeconfig(&path, listener, user);
+    Api::connect(&ApiServer { kubeconfig: Some(path), master: None }).await.unwrap()
+}
+
+fn write_kubeconfig(path: &Path, listener: &TcpListener, user: &str) {
+    let here = GOOD.replace("10.9.8.7:6443", &listener.local_addr().unwrap().to_string());
+    fs::write(path, here.replace("token: secret", user)).unwrap();
+}
+
+/// The tokens with which one request of `api` is tried, all of them refused.
+async fn tokens(api: &Api, listener: &TcpListener, tries: usize) -> Vec<String> {
+    let request = Query::services().page(1, None);
+    let refuse = async {
+        let mut tokens = Vec::new();
+        for _ in 0..tries {
+            let head = head(listener, UNAUTHORIZED).await;
+            let line = head.lines().find_map(|line| line.strip_prefix("authorization: bearer "));
+            tokens.push(line.unwrap_or_default().to_owned());
+        }
+        tokens
+    };
+    let (answer, tokens) = tokio::join!(api.page(&request), refuse);
+    assert!(answer.is_err());
+    tokens
+}
+
+/// Certificates are replaced in the same way.
 #[tokio::test]
-async fn credentials_that_are_refused_are_read_again() {
+async fn credentials_that_are_refused_are_read_again_and_tried_at_once() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("kubeconfig");
-    let here = GOOD.replace("10.9.8.7:6443", &listener.local_addr().unwrap().to_string());
-    fs::write(&path, here.replace("secret", "old")).unwrap();
-    let server = ApiServer { kubeconfig: Some(path.clone()), master: None };
-    let (client, address) = connect(&server).await.ok().unwrap();
-    let api = Api::new(client, address, Some(server));
-    let request = Query::services().page(1, None);
-    fs::write(&path, here.replace("secret", "new")).unwrap();
-    for token in ["old", "new"] {
-        let (answer, head) = tokio::join!(api.page(&request), head(&listener, UNAUTHORIZED));
-        assert!(answer.is_err());
-        assert!(head.contains(&format!("authorization: bearer {token}\r\n")), "{head}");
-    }
+    let api = api(&listener, folder.path(), "token: old").await;
+    write_kubeconfig(&folder.path().join("kubeconfig"), &listener, "token: new");
+    assert_eq!(tokens(&api, &listener, 2).await, ["old", "new"]);
+    // While a kubeconfig is being written, the last one that could be read counts.
+    fs::write(folder.path().join("kubeconfig"), "apiVersion: v").unwrap();
+    assert_eq!(tokens(&api, &listener, 1).await, ["new"]);
+}
+
+#[tokio::test]
+async fn a_token_file_is_read_for_each_request() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("token");
+    fs::write(&file, "first\n").unwrap();
+    let user = format!("token: unused, tokenFile: {}", file.display());
+    let api = api(&listener, folder.path(), &user).await;
+    assert_eq!(tokens(&api, &listener, 2).await, ["first", "first"]);
+    fs::write(&file, "second").unwrap();
+    assert_eq!(tokens(&api, &listener, 2).await, ["second", "second"]);
+
+    // It is about to be written.
+    fs::write(&file, "\n").unwrap();
+    let error = api.page(&Query::services().page(1, None)).await.unwrap_err().to_string();
+    assert!(error.contains("it is empty") && error.contains(file.to_str().unwrap()), "{error}");
+    fs::write(&file, "third").unwrap();
+    assert_eq!(tokens(&api, &listener, 2).await, ["third", "third"]);
+}
+
+/// `kube` would panic.
+#[tokio::test]
+async fn a_token_that_ends_with_its_line_is_taken_without_it() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let api = api(&listener, folder.path(), r#"token: "secret\n""#).await;
+    assert_eq!(tokens(&api, &listener, 2).await, ["secret", "secret"]);
+    let error = with(&GOOD.replace("secret", r#""sec\nret""#), None).await.unwrap_err();
+    assert!(error.contains("the token in the kubeconfig") && !error.contains("sec\n"), "{error}");
+}
+
+/// Another kubeconfig in the same place: a control plane that moved.
+#[tokio::test]
+async fn a_server_that_is_not_reached_is_looked_up_again() {
+    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let api = api(&gone, folder.path(), "token: here").await;
+    drop(gone);
+    write_kubeconfig(&folder.path().join("kubeconfig"), &listener, "token: there");
+    assert!(api.page(&Query::services().page(1, None)).await.is_err());
+    assert_eq!(
+        api.address().authority().unwrap().port_u16(),
+        listener.local_addr().ok().map(|a| a.port())
+    );
+    assert_eq!(tokens(&api, &listener, 2).await, ["there", "there"]);
 }

@@ -53,7 +53,7 @@ impl Scene {
     fn with(fake: Fake, settings: Settings) -> Self {
         let (sender, events) = unbounded_channel();
         let freshness = Arc::new(Freshness::default());
-        let api = Arc::new(Api::new(fake.client(), "http://fake".parse().unwrap(), None));
+        let api = Arc::new(Api::through(fake.client(), "http://fake".parse().unwrap()));
         let sink = move |event| {
             let _ = sender.send(event);
         };

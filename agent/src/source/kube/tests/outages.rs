@@ -130,12 +130,13 @@ async fn service_cidrs_are_done_without() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_away_is_said_once_a_minute() {
-    let troubles = Troubles::new(&"http://fake".parse().unwrap());
+    let troubles = Troubles::default();
+    let address = "http://fake".parse().unwrap();
     let away = RequestError::Unreachable("connection refused".to_owned());
     let mut said = 0;
     for _ in 0..600 {
         for resource in [Resource::SERVICES, Resource::SLICES, Resource::NODES] {
-            said += u32::from(troubles.met(resource, &away));
+            said += u32::from(troubles.met(&address, resource, &away));
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
@@ -149,7 +150,7 @@ async fn a_server_that_is_away_is_said_once_a_minute() {
             retry_after: None,
         }))
     };
-    assert!(troubles.met(Resource::SERVICES, &refused()));
-    assert!(!troubles.met(Resource::SLICES, &refused()), "credentials are the same for all");
-    assert!(troubles.met(Resource::SERVICES, &away), "a new outage is said at once");
+    assert!(troubles.met(&address, Resource::SERVICES, &refused()));
+    assert!(!troubles.met(&address, Resource::SLICES, &refused()), "credentials are the same for all");
+    assert!(troubles.met(&address, Resource::SERVICES, &away), "a new outage is said at once");
 }
