@@ -6,7 +6,7 @@
 //! arrive, a format that can be exchanged, and a say in when a silent watch is not believed.
 //!
 //! ```text
-//!            ┌──────────── 410, or a silent resumed watch ───────────┐
+//!            ┌──────── 410, or the server has been set back ─────────┐
 //!            v                                                       │
 //!   streaming list ─ complete ──> events ── end, cut ──> resume ─────┤
 //!     │ not had here                ^                      │ ^       │
@@ -14,10 +14,9 @@
 //!   pages ── complete ──> resume
 //! ```
 //!
-//! A position that the server accepts but never moves is no position: after a store was restored
-//! from a backup, a version can lie in the future, and the watch stays silent. Servers send a
-//! bookmark each minute, so a silent watch is opened again, and if that one is silent too, there
-//! is a new list.
+//! After a store was restored from a backup, or emptied, our version can lie in the server's future: it
+//! accepts the watch, and stays silent. So a server that was away, or silent for longer than its
+//! bookmarks should let it be, is asked for its newest version first.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,8 +47,9 @@ const SHORT_LIFE: Duration = Duration::from_secs(5);
 /// Pauses between attempts.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// Time until something that the server does not have, or not for us, is asked for again.
-const ABSENT_PAUSE: Duration = Duration::from_secs(1200);
+/// The same for something that the server does not have, or not for us. It may only be starting:
+/// then it refuses what it grants a moment later.
+const LONGEST_ABSENCE: Duration = Duration::from_secs(1200);
 
 /// What all watches of a process share.
 #[derive(Debug, Clone)]
@@ -78,8 +78,12 @@ pub(super) struct Reflector<K, S> {
     shared: Shared,
     complaints: Complaints,
     backoff: Backoff,
+    /// Pauses while we do without.
+    absence: Backoff,
     /// Up to where everything was reported; `None` asks for a list.
     version: Option<String>,
+    /// The server was away or silent since, and may have been set back.
+    was_away: bool,
     bookmarks: bool,
 }
 
@@ -102,7 +106,9 @@ impl<K: Kind, S: Fn(Event) + Send + Sync> Reflector<K, S> {
             complaints: Complaints::new(shared.log_lines_per_object),
             shared,
             backoff: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
+            absence: Backoff::new(FIRST_PAUSE, LONGEST_ABSENCE),
             version: None,
+            was_away: false,
             bookmarks: false,
         }
     }
@@ -136,9 +142,24 @@ impl<K: Kind, S: Fn(Event) + Send + Sync> Reflector<K, S> {
     /// One request that goes on for as long as it can.
     async fn round(&mut self) -> Result<Ended, RequestError> {
         let length = watch_length();
+        if self.was_away && self.is_ahead_of_server().await? {
+            info!(watch = %K::WATCHED, "the API server has been set back; listing again");
+            self.version = None;
+        }
+        self.was_away = false;
         let Some(version) = &self.version else { return self.list(length).await };
         let frames = self.open(&self.query.watch(version, length)).await?;
         self.follow(frames, length).await
+    }
+
+    /// Whether our version lies in the server's future. Versions are numbers, in which Kubernetes
+    /// promises an order.
+    async fn is_ahead_of_server(&self) -> Result<bool, RequestError> {
+        let number = |version: &Option<String>| version.as_ref()?.parse::<u64>().ok();
+        let Some(ours) = number(&self.version) else { return Ok(false) };
+        let (format, body) = self.shared.api.page(&self.query.page(1, None)).await?;
+        let newest = number(&format.page(&body)?.version);
+        Ok(newest.is_some_and(|newest| newest < ours))
     }
 
     async fn open(&self, request: &Request) -> Result<Frames, RequestError> {
@@ -176,7 +197,7 @@ impl<K: Kind, S: Fn(Event) + Send + Sync> Reflector<K, S> {
         let mut listed = Listed::default();
         self.complaints.list_begins();
         while let Some(frame) = frames.next(LIST_SILENCE).await? {
-            match change(format, frame)? {
+            match format.change(frame)? {
                 Change::Put(raw) => {
                     let taken = self.take(format, raw);
                     match taken.object {
@@ -210,9 +231,7 @@ impl<K: Kind, S: Fn(Event) + Send + Sync> Reflector<K, S> {
             let request = self.query.page(PAGE_SIZE, next.as_deref());
             let (format, body) = self.shared.api.page(&request).await?;
             self.answered();
-            let page = format
-                .page(&body)
-                .map_err(|error| RequestError::Unintelligible(error.to_string()))?;
+            let page = format.page(&body)?;
             for raw in page.items {
                 let taken = self.take(format, raw);
                 if let Some(object) = taken.object {
@@ -232,6 +251,7 @@ impl<K: Kind, S: Fn(Event) + Send + Sync> Reflector<K, S> {
     fn complete(&mut self, listed: Listed<K::Object>, version: Option<String>) {
         debug!(watch = %K::WATCHED, objects = listed.len(), ?version, "list complete");
         self.version = version;
+        self.absence.reset();
         self.complaints.list_is_complete();
         self.shared.freshness.rejected(K::WATCHED, self.complaints.parts());
         (self.sink)(self.kind.listed(listed));
@@ -246,19 +266,18 @@ impl<K: Kind, S: Fn(Event) + Send + Sync> Reflector<K, S> {
     ) -> Result<Ended, RequestError> {
         let opened = Instant::now();
         let format = frames.format();
-        let mut heard = false;
         loop {
             let patience = if self.bookmarks { BOOKMARKS_MISSED } else { length + GRACE };
             match frames.next(patience).await {
                 Ok(Some(frame)) => {
                     self.apply(format, frame)?;
-                    heard = true;
                     self.backoff.reset();
                     self.shared.freshness.heard(K::WATCHED);
                 }
+                Ok(None) => return Ok(Ended::Watched(opened.elapsed())),
                 // Whether the connection or only the watch is dead shows when it is opened again.
-                Ok(None) | Err(RequestError::Silent(_)) => {
-                    self.doubt(heard, opened.elapsed());
+                Err(RequestError::Silent(_)) => {
+                    self.was_away = true;
                     return Ok(Ended::Watched(opened.elapsed()));
                 }
                 Err(error) => return Err(error),
@@ -266,16 +285,8 @@ impl<K: Kind, S: Fn(Event) + Send + Sync> Reflector<K, S> {
         }
     }
 
-    /// A long watch without a word is not resumed, if the server is one that sends bookmarks.
-    fn doubt(&mut self, heard: bool, lived: Duration) {
-        if !heard && self.bookmarks && lived >= BOOKMARKS_MISSED {
-            debug!(watch = %K::WATCHED, version = ?self.version, "silent; listing again");
-            self.version = None;
-        }
-    }
-
     fn apply(&mut self, format: Format, frame: &[u8]) -> Result<(), RequestError> {
-        match change(format, frame)? {
+        match format.change(frame)? {
             Change::Put(raw) => {
                 let taken = self.take(format, raw);
                 self.advance(taken.version);
@@ -337,6 +348,7 @@ impl<K: Kind, S: Fn(Event) + Send + Sync> Reflector<K, S> {
     /// Takes note of an error; how long to wait before the next attempt.
     fn failed(&mut self, error: &RequestError) -> Duration {
         self.shared.freshness.disconnected(K::WATCHED, Some(error.to_string()));
+        self.was_away |= matches!(error, RequestError::Unreachable(_) | RequestError::Silent(_));
         if let RequestError::Refused(refusal) = error {
             if refusal.is_gone() {
                 debug!(watch = %K::WATCHED, %error, "too old to go on; listing again");
@@ -366,7 +378,7 @@ impl<K: Kind, S: Fn(Event) + Send + Sync> Reflector<K, S> {
             self.shared.freshness.done_without(K::WATCHED);
             info!("carrying on without {}: {error}", self.query.resource);
         }
-        jitter(ABSENT_PAUSE)
+        self.absence.pause()
     }
 }
 
@@ -375,10 +387,6 @@ struct Taken<T> {
     name: ObjectName,
     object: Option<T>,
     version: Option<String>,
-}
-
-fn change(format: Format, frame: &[u8]) -> Result<Change<'_>, RequestError> {
-    format.change(frame).map_err(|error| RequestError::Unintelligible(error.to_string()))
 }
 
 /// Whether a streaming list failed in a way that pages may not: servers without it say "invalid",

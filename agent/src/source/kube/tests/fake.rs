@@ -87,9 +87,15 @@ impl Asked {
     }
 }
 
+/// What is asked after an outage: a page of one object, for the version that it has.
+fn asks_for_version(asked: &Asked) -> bool {
+    asked.get("limit") == Some("1") && !asked.path.ends_with("/nodes")
+}
+
 #[derive(Debug, Default)]
 struct State {
     asked: Vec<Asked>,
+    newest: Option<u32>,
     scripts: Vec<(String, VecDeque<Answer>)>,
     defaults: Vec<(String, fn() -> Answer)>,
 }
@@ -116,11 +122,17 @@ impl Fake {
         self.state.lock().unwrap().defaults.push((plural.to_owned(), answer));
     }
 
-    /// All requests for `plural` so far.
+    /// The newest version there is; otherwise higher than any.
+    pub(super) fn set_newest(&self, version: u32) {
+        self.state.lock().unwrap().newest = Some(version);
+    }
+
+    /// All requests for `plural` so far, but for those for the newest version.
     pub(super) fn asked(&self, plural: &str) -> Vec<Asked> {
         let ending = format!("/{plural}");
         let state = self.state.lock().unwrap();
-        state.asked.iter().filter(|asked| asked.path.ends_with(&ending)).cloned().collect()
+        let of_plural = |asked: &&Asked| asked.path.ends_with(&ending) && !asks_for_version(asked);
+        state.asked.iter().filter(of_plural).cloned().collect()
     }
 
     /// All paths that were ever asked for.
@@ -170,7 +182,12 @@ impl Fake {
         let accept = request.headers()[http::header::ACCEPT].to_str().unwrap().to_owned();
         let plural = path.rsplit('/').next().unwrap().to_owned();
         let mut state = self.state.lock().unwrap();
-        state.asked.push(Asked { path, accept, query, at: Instant::now() });
+        let asked = Asked { path, accept, query, at: Instant::now() };
+        let for_version = asks_for_version(&asked);
+        state.asked.push(asked);
+        if for_version {
+            return page(state.newest.unwrap_or(u32::MAX), "", &[]);
+        }
         let scripted = state.scripts.iter_mut().find(|(p, _)| *p == plural);
         if let Some(answer) = scripted.and_then(|(_, queue)| queue.pop_front()) {
             return answer;

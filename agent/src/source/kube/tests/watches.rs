@@ -111,25 +111,48 @@ async fn a_silent_watch_is_opened_again() {
     assert_eq!(scene.fake.asked("services")[1].get("resourceVersion"), Some("40"));
 }
 
-/// A store restored from a backup: our version lies in its future, and nothing ever comes.
+/// A store that was emptied, or restored from a backup.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_was_set_back_is_listed_again_at_once() {
+    let fake = Fake::default();
+    let (writer, first) = listed(&["web"]);
+    let (second, again) = lines(&[list_end(4)]);
+    let (_third, resumed) = lines(&[event("ADDED", &service("new", 6, "10.96.0.3"))]);
+    fake.answer("services", first);
+    fake.answer("services", Answer::Refuse);
+    fake.answer("services", again);
+    fake.answer("services", resumed);
+    let mut scene = Scene::start(fake);
+    assert_eq!(scene.next().await, "services web=10.96.0.1");
+    scene.fake.set_newest(9);
+    writer.cut();
+    let before = tokio::time::Instant::now();
+    // Nothing is forgotten before the new list is complete.
+    assert_eq!(scene.next().await, "services");
+    assert!(before.elapsed() < Duration::from_secs(3), "{:?}", before.elapsed());
+    // It is where it was, or further: no reason to list.
+    scene.fake.set_newest(4);
+    second.cut();
+    assert_eq!(scene.next().await, "service new=10.96.0.3");
+    assert_eq!(scene.fake.asked("services")[3].get("resourceVersion"), Some("4"));
+}
+
+/// The same while the connection holds, to a proxy for example.
 #[tokio::test(start_paused = true)]
 async fn a_version_from_which_nothing_comes_is_given_up() {
     let fake = Fake::default();
     let (writer, first) = listed(&["web"]);
-    let (_silent, resumed) = stream();
-    let (_third, again) = listed(&["restored"]);
+    let (_second, again) = listed(&["restored"]);
     fake.answer("services", first);
-    fake.answer("services", resumed);
     fake.answer("services", again);
     let mut scene = Scene::start(fake);
     scene.next().await;
     writer.line(&bookmark(40));
-    tokio::time::sleep(Duration::from_secs(60)).await;
-    writer.cut();
+    scene.fake.set_newest(30);
     assert_eq!(scene.next().await, "services restored=10.96.0.1");
     let asked = scene.fake.asked("services");
-    assert_eq!(asked.len(), 3);
-    assert!(asked[2].is_list());
+    assert_eq!(asked.len(), 2);
+    assert!(asked[1].is_list());
 }
 
 /// Without bookmarks silence says nothing until the server should have ended the watch.
