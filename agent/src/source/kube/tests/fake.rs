@@ -25,6 +25,8 @@ pub(super) enum Answer {
     Later(u16, u64),
     /// A body of another type than JSON.
     Html(String),
+    /// Whatever may stand between us and an API server: a status, headers and a body.
+    Other(u16, &'static [(&'static str, &'static str)], &'static str),
     /// A stream that a test goes on writing.
     Stream(UnboundedReceiver<Chunk>),
     /// No connection.
@@ -161,6 +163,14 @@ impl Fake {
                 Ok(response)
             }
             Answer::Html(text) => Ok(full(200, "text/html", text)),
+            Answer::Other(code, headers, text) => {
+                let mut response = full(code, "text/html", text.to_owned());
+                for (name, value) in headers {
+                    let value = http::HeaderValue::from_static(value);
+                    response.headers_mut().insert(*name, value);
+                }
+                Ok(response)
+            }
             Answer::Stream(chunks) => {
                 let body = StreamBody::new(chunks.map(|chunk| chunk.map(Frame::data)));
                 Ok(json(200).body(body.boxed_unsync()).unwrap())

@@ -83,6 +83,12 @@ async fn nothing_is_reported_of_half_a_list() {
     };
     let half_page = || page(70, "t", &[service("half", 1, "10.96.0.1")]);
     let broken_page = || Answer::Body(200, r#"{"metadata":{},"items":[{"metadata":{"#.to_owned());
+    let torn_page = || {
+        let (writer, answer) = fake::stream();
+        writer.raw(r#"{"metadata":{},"items":[{"metadata":{"na"#);
+        writer.cut();
+        answer
+    };
     let expired = || refusal(410, "Expired", "The provided continue parameter is too old");
 
     let fake = Fake::default();
@@ -98,6 +104,12 @@ async fn nothing_is_reported_of_half_a_list() {
         broken_page(),
         no_streaming(),
         half_page(),
+        torn_page(),
+        no_streaming(),
+        half_page(),
+        Answer::Later(429, 5),
+        no_streaming(),
+        half_page(),
         Answer::Refuse,
     ] {
         fake.answer("services", answer);
@@ -107,6 +119,34 @@ async fn nothing_is_reported_of_half_a_list() {
     let mut scene = Scene::start(fake);
     assert_eq!(scene.next().await, "services whole=10.96.0.7");
     assert_eq!(scene.freshness.of(Watched::Services).lists, 1);
+}
+
+/// Slow is not silent.
+#[tokio::test(start_paused = true)]
+async fn lists_may_trickle_in() {
+    async fn trickle(writer: &fake::Writer, text: &str) {
+        for byte in text.chars() {
+            tokio::time::sleep(Duration::from_secs(20)).await;
+            writer.raw(&byte.to_string());
+        }
+    }
+    let fake = Fake::default();
+    let (list, answer) = fake::stream();
+    fake.answer("services", answer);
+    let mut scene = Scene::start(fake.clone());
+    let all = format!("{}\n{}\n", event("ADDED", &service("a", 1, "10.96.0.1")), list_end(2));
+    trickle(&list, &all).await;
+    assert_eq!(scene.next().await, "services a=10.96.0.1");
+
+    let (body, answer) = fake::stream();
+    fake.answer("services", refusal(410, "Expired", "too old"));
+    fake.answer("services", no_streaming());
+    fake.answer("services", answer);
+    list.cut();
+    let Answer::Body(_, all) = page(3, "", &[service("b", 2, "10.96.0.2")]) else { panic!() };
+    trickle(&body, &all).await;
+    drop(body);
+    assert_eq!(scene.next().await, "services b=10.96.0.2");
 }
 
 #[tokio::test(start_paused = true)]

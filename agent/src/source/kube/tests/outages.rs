@@ -86,6 +86,38 @@ async fn something_else_than_an_api_server_is_named() {
     );
 }
 
+/// Load balancers, portals and caches. Where the watch was is remembered, unless what came could
+/// have been a part of it.
+#[tokio::test(start_paused = true)]
+async fn what_stands_in_between_is_named_and_rules_stay() {
+    const JSON: (&str, &str) = ("content-type", "application/json");
+    for (answer, words, resumed) in [
+        (Answer::Other(503, &[], "<h1>Busy</h1>"), "503 Service Unavailable: <h1>Busy</h1>", true),
+        (Answer::Other(302, &[("location", "https://login.example/")], ""), "302 Found", true),
+        (Answer::Other(200, &[], "<h1>It works</h1>"), "text/html", false),
+        (Answer::Other(200, &[JSON, ("content-encoding", "gzip")], "\x1f"), "\"gzip\"", false),
+        (Answer::Other(200, &[JSON], "{}{\n"), "makes no sense", false),
+    ] {
+        let fake = Fake::default();
+        let all = [event("ADDED", &service("web", 3, "10.96.0.1")), list_end(10)];
+        let (writer, list) = lines(&all);
+        fake.answer("services", list);
+        fake.answer("services", answer);
+        let mut scene = Scene::start(fake);
+        assert_eq!(scene.next().await, "services web=10.96.0.1");
+        writer.cut();
+        // The first pause is half a second at most, the second one at least that.
+        tokio::time::sleep(Duration::from_millis(600)).await;
+        let trouble = scene.freshness.of(Watched::Services).trouble.unwrap_or_default();
+        assert!(trouble.contains(words), "{trouble}");
+        scene.quiet(Duration::from_secs(2)).await;
+        let asked = scene.fake.asked("services");
+        assert_eq!(asked.len(), 3, "{words}");
+        let version = if resumed { Some("10") } else { None };
+        assert_eq!(asked[2].get("resourceVersion"), version, "{words}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_missing_right_is_named_with_the_rule_that_grants_it() {
     let fake = Fake::default();
