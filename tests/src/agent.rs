@@ -3,6 +3,7 @@
 use std::env;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -42,6 +43,16 @@ pub fn binary() -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
+/// Gives a process `$1` as its service account, where no other process of the machine sees it.
+const POD: &str = r#"
+set -e
+mount -t tmpfs tmpfs /var/run
+mkdir -p /var/run/secrets/kubernetes.io
+ln -s "$1" /var/run/secrets/kubernetes.io/serviceaccount
+shift
+exec "$@"
+"#;
+
 /// What the agent logs after its first sync.
 const READY: &str = "in step with the cluster";
 
@@ -70,11 +81,39 @@ impl<'a> Agent<'a> {
     /// # Errors
     /// When it cannot be started.
     pub fn start(netns: &'a Netns, args: &[impl AsRef<OsStr> + Sync]) -> anyhow::Result<Self> {
-        let binary = binary()?;
+        Self::spawn(netns, Command::new(binary()?), args)
+    }
+
+    /// Starts it with nothing but what a Pod has: the folder of its service account, and the API
+    /// server's address in the environment.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_in_pod(
+        netns: &'a Netns,
+        account: &Path,
+        server: SocketAddr,
+        args: &[impl AsRef<OsStr> + Sync],
+    ) -> anyhow::Result<Self> {
+        let mut command = Command::new("unshare");
+        command
+            .args(["--mount", "sh", "-c", POD, "pod"])
+            .arg(account)
+            .arg(binary()?)
+            .env("KUBERNETES_SERVICE_HOST", server.ip().to_string())
+            .env("KUBERNETES_SERVICE_PORT", server.port().to_string());
+        Self::spawn(netns, command, args)
+    }
+
+    fn spawn(
+        netns: &'a Netns,
+        mut command: Command,
+        args: &[impl AsRef<OsStr> + Sync],
+    ) -> anyhow::Result<Self> {
         let socket_folder = tempfile::tempdir()?;
         let socket = socket_folder.path().join("admin.sock");
         let child = netns.run(|| {
-            Command::new(&binary)
+            command
                 .arg("run")
                 .args(args)
                 .arg("--admin-socket")
@@ -84,7 +123,7 @@ impl<'a> Agent<'a> {
                 .stderr(Stdio::piped())
                 .spawn()
         })?;
-        let mut child = child.with_context(|| format!("cannot start {}", binary.display()))?;
+        let mut child = child.context("cannot start the agent")?;
         let log = Arc::default();
         if let Some(stdout) = child.stdout.take() {
             collect(stdout, &log);

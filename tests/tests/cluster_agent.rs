@@ -13,10 +13,14 @@ use sliceproxy_tests::agent::{Agent, command, printed};
 use sliceproxy_tests::cluster::{Node, Options, Restart, User, endpoints};
 use sliceproxy_tests::wait_for;
 
+#[path = "cluster_scene/credentials.rs"]
+mod credentials;
+#[path = "cluster_scene/losses.rs"]
+mod losses;
 #[path = "cluster_scene/mod.rs"]
 mod scene;
 
-use scene::{LIMIT, NODE, PATIENCE, Scene, cluster_ips, ip, pod, pod_ips, web_spec};
+use scene::{LIMIT, NODE, Scene, cluster_ips, ip, pod, pod_ips, wait_for_answers, web_spec};
 
 /// The role's account, as the API server knows it.
 const ACCOUNT: &str = "system:serviceaccount:kube-system:sliceproxy";
@@ -201,43 +205,31 @@ fn without_the_api_server_rules_stay_and_afterwards_they_are_right() {
     assert!(!printed(&tables.unwrap().unwrap()).contains("sliceproxy"), "written without a list");
     cluster.start_api_server().unwrap();
     agent.wait_in_sync().unwrap();
-    let answers = |lab: &Lab| {
-        let caller = lab.machine("caller").unwrap().vantage().patience(PATIENCE);
-        let outcomes = caller.connect_all(&[frontend; 40]).unwrap();
-        outcomes.iter().map(ToString::to_string).collect::<BTreeSet<_>>()
-    };
-    let pods_answer = |lab: &Lab, names: &[&str]| {
-        let answers = answers(lab);
-        answers.len() == names.len()
-            && names.iter().all(|name| answers.iter().any(|answer| answer.contains(name)))
-    };
-    let wait = |lab: &Lab, what: &str, names: &[&str]| {
-        let done = wait_for(what, LIMIT, || pods_answer(lab, names).then_some(()));
-        assert!(done.is_ok(), "{what}: {:?}", answers(lab));
-    };
-    wait(lab, "both pods", &["web-1", "web-2"]);
+    let both = ["web-1", "web-2"];
+    wait_for_answers(lab, "both pods", frontend, &both);
 
     // It hangs: whoever connects gets no answer.
     let frozen = cluster.api_server().unwrap().freeze().unwrap();
-    assert!(pods_answer(lab, &["web-1", "web-2"]), "{:?}", answers(lab));
+    wait_for_answers(lab, "the server hangs", frontend, &both);
     drop(frozen);
     api.set_ready(&pod(2), false).unwrap();
-    wait(lab, "a change after it went on", &["web-1"]);
+    wait_for_answers(lab, "a change after it went on", frontend, &["web-1"]);
     api.set_ready(&pod(2), true).unwrap();
-    wait(lab, "and back", &["web-1", "web-2"]);
+    wait_for_answers(lab, "and back", frontend, &both);
 
     for how in [Restart::AsItWas, Restart::Compacted] {
         cluster.stop_api_server();
-        assert!(pods_answer(lab, &["web-1", "web-2"]), "{how:?}: {:?}", answers(lab));
-        let metrics = metrics(lab);
-        assert!(metrics.contains("sliceproxy_watch_age_seconds "), "{metrics}");
-        cluster.start_api_server().unwrap();
+        wait_for("the agent to notice", LIMIT, || {
+            metrics(lab).contains(r#"sliceproxy_watch_connected{watch="services"} 0"#).then_some(())
+        })
+        .unwrap();
+        wait_for_answers(lab, "the server is away", frontend, &both);
+        assert!(metrics(lab).contains("sliceproxy_watch_age_seconds "), "{}", metrics(lab));
         cluster.restart_api_server(how).unwrap();
-        let api = cluster.api().unwrap();
         api.set_ready(&pod(1), false).unwrap();
-        wait(lab, "a change after the return", &["web-2"]);
+        wait_for_answers(lab, "a change after the return", frontend, &["web-2"]);
         api.set_ready(&pod(1), true).unwrap();
-        wait(lab, "and back", &["web-1", "web-2"]);
+        wait_for_answers(lab, "and back", frontend, &both);
     }
     assert!(agent.stop().unwrap().success());
 }

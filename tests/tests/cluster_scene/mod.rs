@@ -76,36 +76,8 @@ impl Scene {
         let options = Options { addresses: vec![ip(CONTROL_PLANE)], ..options };
         let machine = lab.machine("control-plane").unwrap();
         let cluster = machine.netns().run(|| Cluster::start(options)).unwrap().unwrap();
-        let scene = Self { cluster, lab };
-        scene.populate();
-        scene
-    }
-
-    /// Nodes, the namespace, and the account with exactly the rights of the deployment.
-    fn populate(&self) {
-        let api = self.api();
-        api.add_namespace("shop").unwrap();
-        for (number, zone) in [(1_u8, "eu-1a"), (2, "eu-1b")] {
-            api.add_node(&Node {
-                name: format!("node-{number}"),
-                zone: zone.to_owned(),
-                region: "eu-1".to_owned(),
-                pod_cidrs: vec![format!("10.244.{number}.0/24"), format!("fd00:244:{number}::/64")],
-                addresses: vec![
-                    [172, 18, 0, 10 + number].into(),
-                    ip(&format!("fd00:18::{:x}", 10 + number)),
-                ],
-            })
-            .unwrap();
-        }
-        let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/base");
-        for file in ["service-account.yaml", "cluster-role.yaml"] {
-            let text = std::fs::read_to_string(base.join(file)).unwrap();
-            // The namespace that kustomization.yaml sets.
-            let account = "kind: ServiceAccount\nmetadata:\n";
-            let text = text.replace(account, &format!("{account}  namespace: kube-system\n"));
-            api.apply_manifests(&text).unwrap();
-        }
+        populate(&cluster.api().unwrap());
+        Self { cluster, lab }
     }
 
     pub(crate) fn api(&self) -> Api {
@@ -129,34 +101,65 @@ impl Scene {
         Agent::start_in_sync(self.lab.node(), &Self::args(&self.kubeconfig(), &all)).unwrap()
     }
 
-    /// Who answers a number of connections at once, seen from a pod.
-    pub(crate) fn answers(&self, frontend: Frontend) -> BTreeSet<String> {
-        let caller = self.lab.machine("caller").unwrap().vantage().patience(PATIENCE);
-        let outcomes = caller.connect_all(&[frontend; 40]).unwrap();
-        outcomes
-            .into_iter()
-            .map(|outcome| match outcome {
-                Outcome::Answered { by, .. } => by,
-                other => other.to_string(),
-            })
-            .collect()
-    }
-
-    /// Waits until exactly these answer.
+    /// As [`wait_for_answers`].
     pub(crate) fn wait_for_answers(&self, what: &str, frontend: Frontend, expected: &[&str]) {
-        let expected: BTreeSet<String> = expected.iter().map(|&name| name.to_owned()).collect();
-        let mut last = BTreeSet::new();
-        let done = wait_for(what, LIMIT, || {
-            last = self.answers(frontend);
-            (last == expected).then_some(())
-        });
-        assert!(done.is_ok(), "{what}: {frontend}: {last:?} instead of {expected:?}");
+        wait_for_answers(&self.lab, what, frontend, expected);
     }
 
     /// Applies a Service and gives it as the API server completed it.
     pub(crate) fn add_service(&self, name: &str, spec: &Value) -> Value {
         self.api().apply(&service("shop", name, spec)).unwrap()
     }
+}
+
+/// Nodes, the namespace, and the account with exactly the rights of the deployment.
+pub(crate) fn populate(api: &Api) {
+    api.add_namespace("shop").unwrap();
+    for (number, zone) in [(1_u8, "eu-1a"), (2, "eu-1b")] {
+        api.add_node(&Node {
+            name: format!("node-{number}"),
+            zone: zone.to_owned(),
+            region: "eu-1".to_owned(),
+            pod_cidrs: vec![format!("10.244.{number}.0/24"), format!("fd00:244:{number}::/64")],
+            addresses: vec![
+                [172, 18, 0, 10 + number].into(),
+                ip(&format!("fd00:18::{:x}", 10 + number)),
+            ],
+        })
+        .unwrap();
+    }
+    let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/base");
+    for file in ["service-account.yaml", "cluster-role.yaml"] {
+        let text = std::fs::read_to_string(base.join(file)).unwrap();
+        // The namespace that kustomization.yaml sets.
+        let account = "kind: ServiceAccount\nmetadata:\n";
+        let text = text.replace(account, &format!("{account}  namespace: kube-system\n"));
+        api.apply_manifests(&text).unwrap();
+    }
+}
+
+/// Who answers a number of connections at once, seen from a pod.
+pub(crate) fn answers(lab: &Lab, frontend: Frontend) -> BTreeSet<String> {
+    let caller = lab.machine("caller").unwrap().vantage().patience(PATIENCE);
+    let outcomes = caller.connect_all(&[frontend; 40]).unwrap();
+    outcomes
+        .into_iter()
+        .map(|outcome| match outcome {
+            Outcome::Answered { by, .. } => by,
+            other => other.to_string(),
+        })
+        .collect()
+}
+
+/// Waits until exactly these answer.
+pub(crate) fn wait_for_answers(lab: &Lab, what: &str, frontend: Frontend, expected: &[&str]) {
+    let expected: BTreeSet<String> = expected.iter().map(|&name| name.to_owned()).collect();
+    let mut last = BTreeSet::new();
+    let done = wait_for(what, LIMIT, || {
+        last = answers(lab, frontend);
+        (last == expected).then_some(())
+    });
+    assert!(done.is_ok(), "{what}: {frontend}: {last:?} instead of {expected:?}");
 }
 
 pub(crate) fn web_spec() -> Value {
