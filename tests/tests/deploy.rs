@@ -254,7 +254,7 @@ struct Stub {
 impl Stub {
     fn new() -> Self {
         let state = tempfile::tempdir().unwrap();
-        for file in ["log", "labelled", "affinity", "applied", "created"] {
+        for file in ["log", "labelled", "leaving", "affinity", "applied", "created"] {
             fs::write(state.path().join(file), "").unwrap();
         }
         Self { state }

@@ -13,6 +13,9 @@ use sliceproxy_tests::agent::{Agent, printed};
 use sliceproxy_tests::cluster::{self, Cluster, Node, Options, User, service};
 use sliceproxy_tests::require_root;
 
+#[path = "deploy/moving.rs"]
+mod moving;
+
 const CONTROL_PLANE: &str = "192.0.2.10";
 /// Kinds of the Prometheus operator, as far as an API server needs them to take any such object.
 const OPERATOR: &str = r#"{"apiVersion": "v1", "kind": "List", "items": [
@@ -50,11 +53,15 @@ fn machines() -> Lab {
 }
 
 fn start(lab: &Lab) -> Cluster {
+    start_with(lab, &[])
+}
+
+fn start_with(lab: &Lab, controllers: &[&str]) -> Cluster {
     cluster::binaries().unwrap();
     let options = Options {
         addresses: vec![ip(CONTROL_PLANE)],
         audit: true,
-        controllers: Vec::new(),
+        controllers: controllers.iter().map(|name| (*name).to_owned()).collect(),
         // As kubeadm sets it: nothing that programs a node could run without.
         api_server_flags: vec!["--allow-privileged=true".to_owned()],
         ..Options::default()
