@@ -16,8 +16,8 @@ use sliceproxy::lab::Netns;
 
 use crate::wait_for;
 
-/// How long an agent may take to program an empty kernel, or to end.
-const LIMIT: Duration = Duration::from_secs(15);
+/// How long an agent may take to program an empty kernel, or to end, on a busy machine.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// The binary under test: `SLICEPROXY_BIN`, else the one that cargo built beside this test.
 ///

@@ -10,7 +10,7 @@ use sliceproxy::lab::Lab;
 use sliceproxy::lab::probe::Outcome;
 use sliceproxy_dataplane::frontend::{Frontend, Protocol};
 use sliceproxy_tests::agent::{Agent, command, printed};
-use sliceproxy_tests::cluster::{Node, Options, Restart, User, endpoints};
+use sliceproxy_tests::cluster::{Node, Options, Request, Restart, User, endpoints};
 use sliceproxy_tests::wait_for;
 
 #[path = "cluster_scene/credentials.rs"]
@@ -145,34 +145,35 @@ fn it_asks_for_what_it_needs_and_its_role_is_enough() {
     let start = start.unwrap();
     assert_eq!((&start["regarding"]["kind"], &start["type"]), (&json!("Node"), &json!("Normal")));
 
-    let requests = scene.cluster.requests(ACCOUNT).unwrap();
-    let refused: Vec<_> = requests.iter().filter(|r| !matches!(r.code, 0 | 200 | 201)).collect();
-    assert!(refused.is_empty(), "{refused:#?}");
-    let mut seen: Vec<_> = requests
-        .iter()
-        .filter(|request| request.verb != "create")
-        .map(|r| {
-            let selector = |name: &str| r.parameter(name).unwrap_or_default();
-            format!(
-                "{} {} {} {}",
-                r.verb,
-                r.resource,
-                selector("labelSelector"),
-                selector("fieldSelector")
-            )
-        })
-        .collect();
-    seen.sort();
     let expected = [
         "watch endpointslices.discovery.k8s.io !service.kubernetes.io/headless ",
         "watch nodes  metadata.name=node-1",
         "watch servicecidrs.networking.k8s.io  ",
         "watch services !service.kubernetes.io/service-proxy-name spec.clusterIP!=None",
     ];
+    // A watch may be logged after it was answered.
+    let mut requests = Vec::new();
+    let mut seen = Vec::new();
+    wait_for("all watches in the audit log", LIMIT, || {
+        requests = scene.cluster.requests(ACCOUNT).ok()?;
+        let read = requests.iter().filter(|request| request.verb != "create");
+        seen = read.map(verb_and_selectors).collect();
+        seen.sort();
+        (seen.len() >= expected.len()).then_some(())
+    })
+    .unwrap_or_else(|error| panic!("{error}: {requests:#?}"));
     assert_eq!(seen, expected, "{requests:#?}");
+    let refused: Vec<_> = requests.iter().filter(|r| !matches!(r.code, 0 | 200 | 201)).collect();
+    assert!(refused.is_empty(), "{refused:#?}");
     let written = requests.iter().filter(|request| request.verb == "create");
     let kinds: BTreeSet<_> = written.map(|request| request.resource.as_str()).collect();
     assert_eq!(kinds, BTreeSet::from(["events.events.k8s.io"]));
+}
+
+fn verb_and_selectors(request: &Request) -> String {
+    let selector = |name: &str| request.parameter(name).unwrap_or_default();
+    let (labels, fields) = (selector("labelSelector"), selector("fieldSelector"));
+    format!("{} {} {labels} {fields}", request.verb, request.resource)
 }
 
 #[test]

@@ -6,16 +6,18 @@ use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use serde_json::json;
 use sliceproxy::lab::{self, Lab, Netns, NodeAddresses};
 use sliceproxy_tests::agent::{Agent, printed};
 use sliceproxy_tests::cluster::{self, Cluster, Node, Options, User, service};
-use sliceproxy_tests::require_root;
+use sliceproxy_tests::{require_root, wait_for};
 
 #[path = "deploy/moving.rs"]
 mod moving;
 
+const LIMIT: Duration = Duration::from_secs(30);
 const CONTROL_PLANE: &str = "192.0.2.10";
 /// Kinds of the Prometheus operator, as far as an API server needs them to take any such object.
 const OPERATOR: &str = r#"{"apiVersion": "v1", "kind": "List", "items": [
@@ -190,15 +192,21 @@ fn the_rights_are_enough_and_those_to_read_are_all_used() {
     let kubeconfig = cluster.kubeconfig_with("sliceproxy", &cluster.server(), &token).unwrap();
     let arguments = ["--node-name", "node-1", "--kubeconfig", kubeconfig.to_str().unwrap()];
     let agent = Agent::start_in_sync(lab.node(), &arguments).unwrap();
-    agent.stop().unwrap();
 
-    let requests = cluster.requests("system:serviceaccount:kube-system:sliceproxy").unwrap();
+    let granted =
+        ["endpointslices.discovery.k8s.io", "nodes", "servicecidrs.networking.k8s.io", "services"];
+    // It is in step before it has asked for everything.
+    let mut requests = Vec::new();
+    wait_for("requests for all that is granted", LIMIT, || {
+        requests = cluster.requests("system:serviceaccount:kube-system:sliceproxy").ok()?;
+        let asked = |granted: &&str| requests.iter().any(|request| request.resource == *granted);
+        granted.iter().all(asked).then_some(())
+    })
+    .unwrap_or_else(|error| panic!("{error}: {requests:#?}"));
+    agent.stop().unwrap();
     let refused: Vec<_> = requests.iter().filter(|request| request.code == 403).collect();
     assert!(refused.is_empty(), "{refused:#?}");
     let asked: BTreeSet<_> = requests.iter().map(|request| request.resource.as_str()).collect();
-    let events = "events.events.k8s.io";
-    let granted =
-        ["endpointslices.discovery.k8s.io", "nodes", "servicecidrs.networking.k8s.io", "services"];
-    let asked: Vec<_> = asked.into_iter().filter(|resource| *resource != events).collect();
+    let asked: Vec<_> = asked.into_iter().filter(|r| *r != "events.events.k8s.io").collect();
     assert_eq!(asked, granted, "{requests:#?}");
 }
