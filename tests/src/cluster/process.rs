@@ -21,6 +21,9 @@ use crate::wait_for;
 /// `$1`: process group to kill, `$2`: folder to remove, when standard input closes.
 const REAPER: &str = r#"read -r _; kill -s KILL -- "-$1"; rm -rf -- "$2""#;
 
+/// How long a signal may take on a busy machine.
+const STOP_LIMIT: Duration = Duration::from_secs(10);
+
 /// A running child with its output in a file. Dropping it kills it and what it started.
 #[derive(Debug)]
 pub struct Process {
@@ -111,7 +114,24 @@ impl Process {
     /// that hangs, or a machine that is far too slow.
     pub fn freeze(&self) -> Result<Frozen> {
         self.signal(Signal::SIGSTOP)?;
-        Ok(Frozen { group: self.group()? })
+        let frozen = Frozen { group: self.group()? };
+        // A thread that runs at this moment may still do some work.
+        wait_for(&format!("all threads of {} to stop", self.name), STOP_LIMIT, || {
+            self.is_stopped().unwrap_or_default().then_some(())
+        })?;
+        Ok(frozen)
+    }
+
+    fn is_stopped(&self) -> Result<bool> {
+        for thread in fs::read_dir(format!("/proc/{}/task", self.pid()))? {
+            let stat = fs::read_to_string(thread?.path().join("stat"))?;
+            // The state follows the name, which is in parentheses and may hold any character.
+            let state = stat.rsplit_once(") ").map(|(_, rest)| rest);
+            if !state.is_some_and(|rest| rest.starts_with('T')) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Asks it to end, and waits for that.
