@@ -1,6 +1,7 @@
 //! The process around the engine: rights, configuration files, signals.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -53,6 +54,25 @@ fn without_cap_net_admin_it_says_so_in_one_sentence() {
         assert_eq!(errors.len(), 1, "{text}");
         assert!(errors[0].contains("CAP_NET_ADMIN"), "{text}");
     }
+}
+
+/// The C library learns of it from the environment, so the process begins a second time.
+#[test]
+fn a_running_agent_has_frugal_memory_settings() {
+    let lab = lab();
+    let manifests = shop::path();
+    let arguments = ["--manifests", manifests.to_str().unwrap(), "--node-name=node-a1"];
+    let agent = Agent::start_in_sync(lab.node(), &arguments).unwrap();
+    let process = format!("/proc/{}", agent.pid());
+    let environment = fs::read_to_string(format!("{process}/environ")).unwrap();
+    let settings = environment.split('\0').find(|variable| variable.starts_with("GLIBC_TUNABLES="));
+    assert!(settings.is_some_and(|settings| settings.contains("arena_max=1")), "{settings:?}");
+    // Under the name and with the arguments that it was given.
+    let command = fs::read_to_string(format!("{process}/cmdline")).unwrap();
+    let binary = agent::binary().unwrap();
+    assert!(command.starts_with(binary.to_str().unwrap()), "{command:?}");
+    assert!(command.contains("--node-name=node-a1"), "{command:?}");
+    assert!(agent.stop().unwrap().success());
 }
 
 fn write_config(file: &Path, masquerade_all: &str) {

@@ -38,6 +38,7 @@ const EVENT_ROOM: usize = 1_024;
 /// # Errors
 /// If the agent cannot start; what goes wrong later is logged and tried again.
 pub fn run(args: &RunArgs, flags: BTreeMap<String, String>) -> Result<ExitCode> {
+    node::heap::be_frugal();
     let loaded = match Config::load(&args.flags) {
         Ok(loaded) => loaded,
         Err(error) => {
