@@ -243,6 +243,9 @@ impl<K: Kernel + 'static, O: Observer<K>> Driver<K, O> {
         };
         self.changed_meanwhile = false;
         self.looking = doors.jobs.send(Box::new(job)).is_ok();
+        if !self.looking {
+            self.engine.distrust();
+        }
     }
 
     fn looked(&mut self, looked: Looked) {
@@ -277,13 +280,12 @@ impl<K: Kernel + 'static, O: Observer<K>> Driver<K, O> {
     }
 
     fn sync(&mut self) {
-        let reads = self.engine.is_read_back_due();
         let start = Instant::now();
         let result = self.engine.sync();
         let end = Instant::now();
         let took = end - start;
-        if reads {
-            self.rest(end, self.engine.read_time());
+        if let Some(took) = self.engine.take_read_time() {
+            self.rest(end, took);
         }
         match result {
             Ok(synced) => {

@@ -188,6 +188,24 @@ fn what_others_do_behind_a_look_is_found_by_the_next() {
 }
 
 #[test]
+fn a_repair_does_not_put_off_the_look_at_what_was_done_behind_it() {
+    let (kernel, handle, seen) = looking(LIMIT * 10);
+    let victims: Vec<_> = kernel.inner.lock().rows().take(2).collect();
+    // Two looks: one that is over, and one that sees the first deletion only.
+    kernel.inner.lock().tamper(Tampering::Delete(victims[0].key));
+    handle.distrust().unwrap();
+    kernel.let_pass(1);
+    kernel.await_passes(2);
+    kernel.inner.lock().tamper(Tampering::Delete(victims[1].key));
+    handle.distrust().unwrap();
+    kernel.let_pass(2);
+    for victim in victims {
+        repaired(&seen);
+        assert_eq!(kernel.inner.lock().row(&victim.key), Some(victim.value));
+    }
+}
+
+#[test]
 fn a_kernel_that_cannot_be_looked_at_is_read_back_by_the_engine() {
     let (kernel, handle, seen) = looking(LIMIT * 10);
     let victim = kernel.inner.lock().rows().next().unwrap();

@@ -84,7 +84,7 @@ pub struct Engine<K> {
     /// [`Engine::set_program`] is still to come.
     program_due: bool,
     read_back: ReadBack,
-    read_time: Duration,
+    read_time: Option<Duration>,
     /// Families whose remembered clients are to be looked at with the next transaction: one may have
     /// an endpoint that it must not get any more, or another timeout than its Service.
     affinity_due: BTreeSet<Family>,
@@ -125,7 +125,7 @@ impl<K: Kernel> Engine<K> {
             node_port_addresses_due: false,
             program_due: false,
             read_back: ReadBack::Due,
-            read_time: Duration::ZERO,
+            read_time: None,
             // Endpoints may have gone, and timeouts changed, while no agent was running.
             affinity_due: families,
             restraint: Restraint::default(),

@@ -115,9 +115,9 @@ impl<K: Kernel> Engine<K> {
         Ok(self.kernel.read()?.into())
     }
 
-    /// How long the last read-back took.
-    pub fn read_time(&self) -> Duration {
-        self.read_time
+    /// How long it took to read the kernel back, if that was done since this was last asked.
+    pub fn take_read_time(&mut self) -> Option<Duration> {
+        self.read_time.take()
     }
 
     /// Whether the next [`Engine::sync`] reads the kernel back first.
@@ -183,7 +183,7 @@ impl<K: Kernel> Engine<K> {
             ReadBack::Due | ReadBack::NotDue => {
                 let start = Instant::now();
                 let picture = self.picture()?;
-                self.read_time = start.elapsed();
+                self.read_time = Some(start.elapsed());
                 picture
             }
         };
