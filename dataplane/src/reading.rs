@@ -23,8 +23,8 @@ use crate::picture::Picture;
 use crate::program::Program;
 use crate::rows::{Chain, Row};
 
-/// A row that a thousand commits each second beside the reading of a hundred thousand rows leave out
-/// of as many passes is one in many clusters and years.
+/// Beside a thousand commits each second, a pass over a hundred thousand rows leaves out some hundred. That
+/// the same row is left out of all passes happens in one reading of a million.
 const PASSES: u32 = 4;
 /// Doubled with each pass: a hash table that grows after a bulk load takes a while.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
