@@ -6,6 +6,7 @@ pub mod cache;
 pub mod claims;
 pub mod cli;
 pub mod config;
+pub mod conflicts;
 pub mod conntrack;
 pub mod convert;
 pub mod demo;

@@ -341,6 +341,12 @@ pub struct Rejection {
     pub reason: String,
 }
 
+impl AsRef<Self> for Rejection {
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}
+
 impl fmt::Display for Rejection {
     /// Text from objects is escaped: it may hold control characters.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

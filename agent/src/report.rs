@@ -5,9 +5,11 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 use sliceproxy_dataplane::kernel::{Change, Kernel, Refusal};
+use sliceproxy_dataplane::program::TABLE;
 use tracing::{debug, error, info, trace, warn};
 
 use crate::config::Limits;
+use crate::conflicts::Conflicts;
 use crate::driver::Observer;
 use crate::engine::{Engine, SyncError, Synced};
 use crate::model::ServiceName;
@@ -16,12 +18,13 @@ use crate::model::ServiceName;
 const MAX_COUNTED: usize = 10_000;
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Writes what an operator needs at level info: the first sync, repairs, refused rows, reached
-/// limits, failures.
+/// Writes what an operator needs at level info: the first sync, repairs, refused rows, frontends that
+/// go to another Service, reached limits, failures.
 #[derive(Debug)]
 pub struct LogObserver {
     synced_once: bool,
     last_error: Option<String>,
+    conflicts: Conflicts,
     lines_per_object: u32,
     lines: FxHashMap<Option<ServiceName>, (Instant, u32)>,
 }
@@ -35,7 +38,13 @@ impl Default for LogObserver {
 impl LogObserver {
     /// With at most so many lines about one Service in an hour.
     pub fn new(lines_per_object: u32) -> Self {
-        Self { synced_once: false, last_error: None, lines_per_object, lines: HashMap::default() }
+        Self {
+            synced_once: false,
+            last_error: None,
+            conflicts: Conflicts::default(),
+            lines_per_object,
+            lines: HashMap::default(),
+        }
     }
 
     /// Whether there may be another line about that Service, or about none.
@@ -89,6 +98,17 @@ impl<K: Kernel> Observer<K> for LogObserver {
                 warn!("Service {service} {excess}");
             }
         }
+        for (service, note) in self.conflicts.news(engine) {
+            if self.may_tell(Some(&service)) {
+                warn!("Service {service}: {note}");
+            }
+        }
+        for family in &synced.usurped {
+            warn!(
+                "table {} {TABLE} was there and not ours; it is replaced with all that it held",
+                family.nft_name()
+            );
+        }
         if self.last_error.take().is_some() {
             info!("the kernel is in step again");
         }
@@ -103,7 +123,13 @@ impl<K: Kernel> Observer<K> for LogObserver {
                 "in step with the cluster; ready"
             );
         } else if synced.repaired && synced.transactions > 0 {
-            warn!(added, deleted, "somebody else changed our tables; repaired");
+            warn!(
+                rows_added = added,
+                rows_deleted = deleted,
+                strays_deleted = synced.strays,
+                programs_installed = synced.installed.len(),
+                "somebody else changed our tables; repaired"
+            );
         } else if synced.transactions > 0 {
             debug!(added, deleted, took_us = took.as_secs_f64() * 1e6, "committed");
         }

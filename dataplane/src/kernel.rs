@@ -139,6 +139,19 @@ pub enum KernelError {
         "not allowed to change nftables in this network namespace: run as root or with CAP_NET_ADMIN"
     )]
     Permission,
+    /// A table of our name belongs to a process that keeps others from changing it.
+    #[error(
+        "table {} {} is held by {holder}: it was made with `flags owner`, so that nobody else can \
+         change or remove it, and it goes when that process ends; end it",
+        .family.nft_name(),
+        crate::program::TABLE
+    )]
+    Held {
+        /// The table's family.
+        family: Family,
+        /// The process, as far as it is known.
+        holder: String,
+    },
     /// The kernel lacks something that the program needs.
     #[error("this kernel cannot run the program: {what} is missing; load or enable {module}")]
     Unsupported {

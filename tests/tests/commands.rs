@@ -162,3 +162,21 @@ fn cleanup_removes_our_tables_and_no_others() {
     assert_eq!(stdout(&output), "removed: table ip kube-proxy, table ip6 kube-proxy\n");
     assert_eq!(nft.run(&netns, &["list", "tables"]).unwrap(), "table ip other\n");
 }
+
+#[test]
+fn a_command_line_that_makes_no_sense_exits_with_2() {
+    let netns = Netns::new().unwrap();
+    for words in [
+        &["render"][..],
+        &["dump", "topology", "--all-nodes"],
+        &["dump", "services", "--all-nodes", "--manifests", "/nonexistent"],
+        &["render", "--manifests", "/nonexistent", "--cluster-cidr", "10.0.0.0/99"],
+        &["render", "--no-such-flag"],
+    ] {
+        let output = run(&netns, words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {}", printed(&output));
+        assert!(printed(&output).starts_with("error: "), "{words:?}: {}", printed(&output));
+    }
+    let output = run(&netns, &["render", "--manifests", "/nonexistent", "--node-name", "n"]);
+    assert_eq!(output.status.code(), Some(1), "{}", printed(&output));
+}

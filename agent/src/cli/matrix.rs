@@ -21,7 +21,8 @@ const NAMED: usize = 3;
 /// If the manifests cannot be used, or it cannot be written.
 pub(super) fn run(args: &DumpArgs) -> Result<ExitCode> {
     if args.what != DumpKind::Topology || !args.offline.is_offline() {
-        bail!("--all-nodes works with `dump topology --manifests PATH` only");
+        const ONLY: &str = "--all-nodes works with `dump topology --manifests PATH` only";
+        return Err(exit::UsageError(ONLY).into());
     }
     let snapshot = Snapshot::open_for_any_node(&args.offline)?;
     let nodes = &snapshot.world().nodes;

@@ -42,7 +42,7 @@ pub fn main() -> ExitCode {
     };
     result.unwrap_or_else(|error| {
         eprintln!("error: {}", sentence(&error));
-        ExitCode::from(exit::FAILED)
+        exit::of(&error)
     })
 }
 

@@ -13,6 +13,7 @@ use sliceproxy_dataplane::program::ProgramConfig;
 
 use super::args::OfflineFlags;
 use super::engine::families;
+use super::exit;
 use crate::config::{Config, Gate, Source};
 use crate::engine::{Engine, Settings};
 use crate::model::{Event, Node};
@@ -54,7 +55,9 @@ impl Snapshot {
             eprintln!("warning: {warning}");
         }
         let Source::Manifests(path) = loaded.config.source.clone() else {
-            bail!("--manifests PATH is needed: the objects of the cluster, as a file or a folder");
+            const NEEDED: &str =
+                "--manifests PATH is needed: the objects of the cluster, as a file or a folder";
+            return Err(exit::UsageError(NEEDED).into());
         };
         let snapshot = Self::load(loaded.config, &path)?;
         snapshot.complain();
@@ -163,8 +166,11 @@ impl Snapshot {
     }
 
     fn complain(&self) {
-        for problem in &self.world.unread {
+        for problem in self.world.unread.iter().take(MAX_NOTES) {
             eprintln!("warning: {problem}");
+        }
+        if let more @ 1.. = self.world.unread.len().saturating_sub(MAX_NOTES) {
+            eprintln!("warning: and {more} more files or documents cannot be read");
         }
         let findings = self.world.rejections.iter().map(ToString::to_string);
         let notes = findings.chain(self.world.notes.iter().cloned());

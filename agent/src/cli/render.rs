@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use sliceproxy_dataplane::fake::FakeKernel;
 use sliceproxy_dataplane::nft_json::{Contents, document, script};
 
@@ -10,16 +10,16 @@ use super::args::{RenderArgs, RenderFormat};
 use super::offline::Snapshot;
 use super::{exit, output};
 
+const WITHOUT_MANIFESTS: &str = "--manifests PATH is needed: render works offline; what the kernel of \
+     this node holds is printed by `sliceproxy dump kernel` or `nft list table ip sliceproxy`";
+
 /// Prints program and rows as one script.
 ///
 /// # Errors
 /// If the manifests cannot be used.
 pub fn run(args: &RenderArgs) -> Result<ExitCode> {
     if !args.offline.is_offline() {
-        bail!(
-            "--manifests PATH is needed: render works offline; what the kernel of this node holds \
-             is printed by `sliceproxy dump kernel` or `nft list table ip sliceproxy`"
-        );
+        return Err(exit::UsageError(WITHOUT_MANIFESTS).into());
     }
     let text = text(&Snapshot::open(&args.offline)?, args.output)?;
     output::write_out(&text)?;

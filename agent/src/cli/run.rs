@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use sliceproxy_dataplane::netlink::NetlinkKernel;
 use sliceproxy_dataplane::rows::RowKey;
 use tokio::signal::unix::{SignalKind, signal};
@@ -24,8 +24,10 @@ use crate::driver::Handle;
 use crate::inlet::Inlet;
 use crate::logging;
 use crate::node;
+use crate::node::sysctl::Made;
 use crate::server::Reporting;
 use crate::server::admin::{AdminError, AdminSocket};
+use crate::source::manifests::Telling;
 use crate::source::{addresses, kube, manifests};
 
 /// Events from a source that have not reached the engine yet.
@@ -52,11 +54,10 @@ pub fn run(args: &RunArgs, flags: BTreeMap<String, String>) -> Result<ExitCode> 
         warn!("{warning}");
     }
     let _alone = if args.init_only { None } else { Some(claim_kernel(&config)?) };
-    node::sysctl::apply(&config.conntrack)?;
+    let made = node::sysctl::apply(&config.conntrack)?;
     node::oom::apply(config.oom_score_adj);
     if args.init_only {
-        info!("kernel settings are made: ending, as --init-only says");
-        return Ok(exit::OK);
+        return end_after_init(made);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -68,6 +69,23 @@ pub fn run(args: &RunArgs, flags: BTreeMap<String, String>) -> Result<ExitCode> 
     // Readers of files and sockets may be blocked; the process ends without waiting for them.
     runtime.shutdown_background();
     result
+}
+
+/// What no process could set from here is not held against this one.
+fn end_after_init(made: Made) -> Result<ExitCode> {
+    let Made { without_rights, elsewhere } = made;
+    if without_rights > 0 {
+        bail!(
+            "kernel settings are not made ({without_rights}), as said above: run --init-only as root, \
+             privileged and on the host's network"
+        );
+    }
+    if elsewhere > 0 {
+        info!(not_made = elsewhere, "kernel settings are made but for those above: ending");
+    } else {
+        info!("kernel settings are made: ending, as --init-only says");
+    }
+    Ok(exit::OK)
 }
 
 /// Nothing is changed on this node unless this process may write nftables here, and nobody else does.
@@ -160,12 +178,15 @@ async fn start_source(config: &Config, inlet: Inlet<NetlinkKernel>) -> Result<()
     match &config.source {
         Source::Manifests(path) => {
             let (sender, mut events) = mpsc::channel(EVENT_ROOM);
+            let freshness = Arc::clone(inlet.freshness());
+            let telling = Telling::new(config.limits.log_lines_per_object, freshness);
             tokio::spawn(async move {
                 while let Some(event) = events.recv().await {
                     inlet.take(event);
                 }
             });
-            manifests::follow(path.clone(), config.node_name.clone(), sender).await?;
+            let node = config.node_name.clone();
+            manifests::follow(path.clone(), node, sender, telling).await?;
         }
         Source::Api(server) => {
             let settings = kube::Settings::new(config, server.clone());

@@ -8,7 +8,7 @@ use sliceproxy_dataplane::frontend::Family;
 use super::address::{frontend_kind, parse_address, parse_network, special_kind};
 use super::filled;
 use super::rejections::Rejections;
-use crate::wire::{self, ServiceSpec};
+use crate::wire::{self, ServiceSpec, Text};
 
 /// Most external IPs of one Service.
 pub const MAX_EXTERNAL_IPS: usize = 1_000;
@@ -20,11 +20,15 @@ pub const MAX_SOURCE_RANGES: usize = 10_000;
 /// One per family, each by its own family; `ipFamilies` must not contradict.
 pub(super) fn cluster_ips(spec: &ServiceSpec<'_>, rejections: &mut Rejections) -> Vec<IpAddr> {
     let single = spec.cluster_ips.is_empty();
-    let texts = if single { spec.cluster_ip.as_slice() } else { &spec.cluster_ips };
+    let texts = if single { std::slice::from_ref(&spec.cluster_ip) } else { &*spec.cluster_ips };
+    if !single {
+        rejections.nulls(format_args!("spec.clusterIPs"), texts);
+    }
     let field = |i| if single { "spec.clusterIP".into() } else { format!("spec.clusterIPs[{i}]") };
     let mut ips: Vec<IpAddr> = Vec::new();
     // More than two are at least one too many; the first one too many is named.
     for (i, text) in texts.iter().take(3).enumerate() {
+        let Some(text) = text else { continue };
         let declared = spec.ip_families.get(i).map(|family| &**family);
         match frontend_address(text) {
             Ok(ip) if declared.is_some_and(|d| d != Family::of(ip).to_string()) => rejections.add(
@@ -49,7 +53,7 @@ pub(super) fn cluster_ips(spec: &ServiceSpec<'_>, rejections: &mut Rejections) -
             ),
         }
     }
-    if texts.is_empty() {
+    if single && spec.cluster_ip.is_none() {
         rejections.add(
             format_args!("spec.clusterIP"),
             "",
@@ -58,6 +62,11 @@ pub(super) fn cluster_ips(spec: &ServiceSpec<'_>, rejections: &mut Rejections) -
         );
     }
     ips
+}
+
+/// The text, unless it is absent or blank.
+fn written<'t>(text: Option<&'t Text<'_>>) -> Option<&'t str> {
+    filled(text).filter(|text| !text.trim().is_empty())
 }
 
 /// Why an address is no frontend.
@@ -91,8 +100,10 @@ pub(super) fn external_ips(
 ) -> Vec<IpAddr> {
     let all =
         rejections.limit(format_args!("spec.externalIPs"), &spec.external_ips, MAX_EXTERNAL_IPS);
+    rejections.nulls(format_args!("spec.externalIPs"), all);
     let mut ips = Vec::new();
-    for (i, text) in all.iter().enumerate().filter(|(_, text)| !text.trim().is_empty()) {
+    for (i, text) in all.iter().enumerate() {
+        let Some(text) = written(text.as_ref()) else { continue };
         let address = frontend_address(text)
             .and_then(|ip| special_kind(ip).map_or(Ok(ip), |k| Err(AddressFault::Special(k))))
             .and_then(|ip| of_served_family(ip, cluster_ips));
@@ -121,8 +132,10 @@ pub(super) fn load_balancer_ips(
         &status.load_balancer.ingress,
         MAX_LOAD_BALANCER_IPS,
     );
+    rejections.nulls(format_args!("status.loadBalancer.ingress"), all);
     let mut ips = Vec::new();
     for (i, ingress) in all.iter().enumerate() {
+        let Some(ingress) = ingress else { continue };
         let Some(text) = filled(ingress.ip.as_ref()) else { continue };
         match filled(ingress.ip_mode.as_ref()) {
             None | Some("VIP") => {}
@@ -162,9 +175,13 @@ pub(super) fn source_ranges(
         &spec.load_balancer_source_ranges,
         MAX_SOURCE_RANGES,
     );
+    rejections.nulls(format_args!("{field}"), all);
     let mut ranges = Vec::with_capacity(all.len());
     let mut asked = false;
-    for (i, text) in all.iter().enumerate().filter(|(_, text)| !text.trim().is_empty()) {
+    for (i, text) in all.iter().enumerate() {
+        // What cannot be read asks for something, though nobody knows for what.
+        asked |= text.is_none();
+        let Some(text) = written(text.as_ref()) else { continue };
         asked = true;
         match parse_network(text) {
             Some(range) => ranges.push(range),

@@ -5,7 +5,9 @@
 //! name a protocol, a namespace or a policy.
 
 mod address;
+mod foreign;
 mod frontends;
+mod mend;
 mod node;
 mod rejections;
 mod service;
@@ -17,12 +19,13 @@ use sliceproxy_dataplane::frontend::Protocol;
 
 pub use self::address::{parse_address, parse_network};
 pub use self::frontends::{MAX_EXTERNAL_IPS, MAX_LOAD_BALANCER_IPS, MAX_SOURCE_RANGES};
+pub(crate) use self::mend::{Served, converted, in_words, mend, name_of, plain, value_at};
 pub use self::node::{node, service_cidr};
 pub use self::rejections::{MAX_REJECTIONS, MAX_TEXT};
 pub(crate) use self::rejections::{Rejections, shorten};
 pub use self::service::{MAX_AFFINITY_TIMEOUT, MAX_PORTS, service};
 pub use self::slice::{MAX_ENDPOINTS, MAX_HINTS, MAX_SLICE_PORTS, slice};
-pub use self::topology::{ANNOTATIONS, MAX_TOPOLOGY_KEYS};
+pub use self::topology::MAX_TOPOLOGY_KEYS;
 use crate::model::{ObjectName, Rejection};
 use crate::wire::{Metadata, Number, Text};
 

@@ -18,9 +18,14 @@ const MAX_NETWORKS: usize = 100;
 
 /// A Node is always an object: only parts of it can be wrong.
 pub fn node(wire: &wire::Node<'_>) -> Converted<Node> {
-    let mut rejections = Rejections::new("Node");
+    node_after(wire, Rejections::new("Node"))
+}
+
+/// The same, with what was rejected before.
+pub(super) fn node_after(wire: &wire::Node<'_>, mut rejections: Rejections) -> Converted<Node> {
     let labels = &wire.metadata.labels;
-    let tainted = wire.spec.taints.iter().any(|t| t.key.as_deref() == Some(TO_BE_DELETED));
+    let tainted =
+        wire.spec.taints.iter().flatten().any(|t| t.key.as_deref() == Some(TO_BE_DELETED));
     let node = Node {
         zone: labels.zone.as_deref().and_then(Zone::new),
         region: labels.region.as_deref().and_then(Region::new),
@@ -40,8 +45,10 @@ pub fn node(wire: &wire::Node<'_>) -> Converted<Node> {
 fn addresses(status: &wire::NodeStatus<'_>, rejections: &mut Rejections) -> Vec<IpAddr> {
     let mut found = Vec::new();
     let all = rejections.limit(format_args!("status.addresses"), &status.addresses, MAX_NETWORKS);
+    rejections.nulls(format_args!("status.addresses"), all);
     for wanted in ["InternalIP", "ExternalIP"] {
         for (i, entry) in all.iter().enumerate() {
+            let Some(entry) = entry else { continue };
             if entry.type_.as_deref() != Some(wanted) {
                 continue;
             }
@@ -62,15 +69,22 @@ fn addresses(status: &wire::NodeStatus<'_>, rejections: &mut Rejections) -> Vec<
 
 fn pod_cidrs(spec: &wire::NodeSpec<'_>, rejections: &mut Rejections) -> Vec<IpNetwork> {
     if spec.pod_cidrs.is_empty() {
-        return networks("spec.podCIDR", spec.pod_cidr.as_slice(), rejections);
+        let single = spec.pod_cidr.is_some().then(|| std::slice::from_ref(&spec.pod_cidr));
+        return networks("spec.podCIDR", single.unwrap_or_default(), rejections);
     }
     networks("spec.podCIDRs", &spec.pod_cidrs, rejections)
 }
 
-fn networks(field: &str, texts: &[wire::Text<'_>], rejections: &mut Rejections) -> Vec<IpNetwork> {
+fn networks(
+    field: &str,
+    texts: &[Option<wire::Text<'_>>],
+    rejections: &mut Rejections,
+) -> Vec<IpNetwork> {
     let texts = rejections.limit(format_args!("{field}"), texts, MAX_NETWORKS);
+    rejections.nulls(format_args!("{field}"), texts);
     let mut found = Vec::new();
-    for (i, text) in texts.iter().enumerate().filter(|(_, text)| !text.is_empty()) {
+    for (i, text) in texts.iter().enumerate() {
+        let Some(text) = filled(text.as_ref()) else { continue };
         match parse_network(text) {
             Some(network) => found.push(network),
             None => rejections.add(
@@ -85,7 +99,14 @@ fn networks(field: &str, texts: &[wire::Text<'_>], rejections: &mut Rejections) 
 
 /// The networks that a ServiceCIDR lists.
 pub fn service_cidr(wire: &wire::ServiceCidr<'_>) -> Converted<Vec<IpNetwork>> {
-    let mut rejections = Rejections::new("ServiceCIDR");
+    service_cidr_after(wire, Rejections::new("ServiceCIDR"))
+}
+
+/// The same, with what was rejected before.
+pub(super) fn service_cidr_after(
+    wire: &wire::ServiceCidr<'_>,
+    mut rejections: Rejections,
+) -> Converted<Vec<IpNetwork>> {
     let networks = networks("spec.cidrs", &wire.spec.cidrs, &mut rejections);
     let name = wire.metadata.name.as_deref().unwrap_or_default();
     Converted {

@@ -10,18 +10,39 @@ pub const MAX_REJECTIONS: usize = 10;
 /// Most characters of a text from an object in a rejection.
 pub const MAX_TEXT: usize = 100;
 
+/// What is wrong with an item of a list that is not there.
+pub(super) const NULL: &str = "null, which is nothing; it is not used; remove or complete it";
+
 /// The rejections of one object.
 #[derive(Debug)]
 pub(crate) struct Rejections {
     kind: &'static str,
     told: Vec<Rejection>,
     untold: usize,
+    /// Whether `null` stands for items of lists that were told of.
+    mended: bool,
 }
 
 impl Rejections {
     /// For an object of that kind.
     pub(crate) fn new(kind: &'static str) -> Self {
-        Self { kind, told: Vec::new(), untold: 0 }
+        Self { kind, told: Vec::new(), untold: 0, mended: false }
+    }
+
+    /// From now on, `null` in a list stands for an item that was told of.
+    pub(super) fn mended(mut self) -> Self {
+        self.mended = true;
+        self
+    }
+
+    /// Items of a list that are `null`.
+    pub(super) fn nulls<T>(&mut self, field: fmt::Arguments<'_>, items: &[Option<T>]) {
+        if self.mended {
+            return;
+        }
+        for (i, _) in items.iter().enumerate().filter(|(_, item)| item.is_none()) {
+            self.add(format_args!("{field}[{i}]"), "", NULL);
+        }
     }
 
     /// `reason` says what is wrong, what becomes of it, and what to do.
@@ -38,7 +59,7 @@ impl Rejections {
         self.told.push(Rejection {
             kind: self.kind,
             object: String::new(),
-            field: field.to_string(),
+            field: shorten(&field.to_string()),
             value: shorten(&value.to_string()),
             reason: reason.to_string(),
         });

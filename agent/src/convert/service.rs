@@ -2,6 +2,7 @@
 
 use k8s_openapi::jiff::Timestamp;
 
+use super::foreign;
 use super::frontends;
 use super::rejections::Rejections;
 use super::{
@@ -20,8 +21,15 @@ const DEFAULT_AFFINITY_TIMEOUT: u32 = 10_800;
 
 /// The Service, if it is one with frontends and ours to serve.
 pub fn service(wire: &wire::Service<'_>) -> Converted<Service> {
+    service_after(wire, Rejections::new("Service"))
+}
+
+/// The same, with what was rejected before.
+pub(super) fn service_after(
+    wire: &wire::Service<'_>,
+    mut rejections: Rejections,
+) -> Converted<Service> {
     let name = object_name(&wire.metadata);
-    let mut rejections = Rejections::new("Service");
     let object = if is_for_us(wire) { convert(wire, &name, &mut rejections) } else { None };
     let rejections = rejections.finish(&name);
     Converted { name, object, rejections }
@@ -30,7 +38,9 @@ pub fn service(wire: &wire::Service<'_>) -> Converted<Service> {
 /// Not ExternalName (even with a cluster IP left in it), not headless, not another proxy's.
 fn is_for_us(wire: &wire::Service<'_>) -> bool {
     let spec = &wire.spec;
-    let headless = spec.cluster_ip.iter().chain(spec.cluster_ips.first()).any(|ip| &**ip == "None");
+    let headless = [spec.cluster_ip.as_ref(), spec.cluster_ips.first().and_then(Option::as_ref)]
+        .into_iter()
+        .any(|ip| ip.is_some_and(|ip| &**ip == "None"));
     spec.type_.as_deref() != Some("ExternalName")
         && !headless
         && wire.metadata.labels.service_proxy_name.is_none()
@@ -55,6 +65,7 @@ fn convert(
     let mut load_balancer_ips =
         frontends::load_balancer_ips(&wire.status, &cluster_ips, rejections);
     let source_ranges = frontends::source_ranges(spec, &mut load_balancer_ips, rejections);
+    foreign::annotations(&wire.metadata.annotations, rejections);
     Some(Service {
         name: name.clone(),
         uid: wire.metadata.uid.as_deref().unwrap_or_default().into(),
@@ -86,9 +97,12 @@ fn ports(spec: &ServiceSpec<'_>, rejections: &mut Rejections) -> Vec<ServicePort
         );
     }
     let all = rejections.limit(format_args!("spec.ports"), &spec.ports, MAX_PORTS);
+    rejections.nulls(format_args!("spec.ports"), all);
     let mut ports: Vec<ServicePort> = Vec::with_capacity(all.len());
     for (i, wire) in all.iter().enumerate() {
-        let Some(new) = service_port(i, wire, rejections) else { continue };
+        let Some(new) = wire.as_ref().and_then(|wire| service_port(i, wire, rejections)) else {
+            continue;
+        };
         let clash = |other: &ServicePort| {
             other.protocol == new.protocol && (other.port == new.port || other.name == new.name)
         };

@@ -25,8 +25,15 @@ pub const MAX_HINTS: usize = 64;
 
 /// The slice, if it belongs to a Service that is served by frontends.
 pub fn slice(wire: &wire::EndpointSlice<'_>) -> Converted<Slice> {
+    slice_after(wire, Rejections::new("EndpointSlice"))
+}
+
+/// The same, with what was rejected before.
+pub(super) fn slice_after(
+    wire: &wire::EndpointSlice<'_>,
+    mut rejections: Rejections,
+) -> Converted<Slice> {
     let name = object_name(&wire.metadata);
-    let mut rejections = Rejections::new("EndpointSlice");
     let object = if wire.metadata.labels.headless.is_some() {
         None
     } else {
@@ -91,8 +98,10 @@ fn ports(wire: &wire::EndpointSlice<'_>, rejections: &mut Rejections) -> Vec<Sli
         );
     }
     let all = rejections.limit(format_args!("ports"), &wire.ports, MAX_SLICE_PORTS);
+    rejections.nulls(format_args!("ports"), all);
     let mut ports: Vec<SlicePort> = Vec::with_capacity(all.len());
     for (i, wire) in all.iter().enumerate() {
+        let Some(wire) = wire else { continue };
         let name = wire.name.as_deref().unwrap_or_default();
         if !is_port_name(name) {
             rejections.add(format_args!("ports[{i}].name"), name, BAD_PORT_NAME);
@@ -128,9 +137,11 @@ fn endpoints(
     rejections: &mut Rejections,
 ) -> Vec<SliceEndpoint> {
     let all = rejections.limit(format_args!("endpoints"), &wire.endpoints, MAX_ENDPOINTS);
+    rejections.nulls(format_args!("endpoints"), all);
     let mut names = Names::default();
     let mut endpoints = Vec::with_capacity(all.len());
     for (i, wire) in all.iter().enumerate() {
+        let Some(wire) = wire else { continue };
         let text = wire.addresses.0.as_deref().unwrap_or_default();
         match endpoint_address(text, family) {
             Ok(address) => endpoints.push(endpoint(address, wire, i, &mut names, rejections)),

@@ -4,13 +4,7 @@ use std::fmt;
 
 use super::rejections::Rejections;
 use crate::model::{TopologyAnnotations, TopologyKey};
-use crate::wire::Annotations;
-
-const KEYS: &str = "sliceproxy.io/topology-keys";
-const MIN_ENDPOINTS: &str = "sliceproxy.io/topology-min-endpoints";
-
-/// The annotations of Services that are ours.
-pub const ANNOTATIONS: [&str; 2] = [KEYS, MIN_ENDPOINTS];
+use crate::wire::{Annotations, TOPOLOGY_KEYS as KEYS, TOPOLOGY_MIN_ENDPOINTS as MIN_ENDPOINTS};
 
 /// Most keys in `sliceproxy.io/topology-keys`.
 pub const MAX_TOPOLOGY_KEYS: usize = 16;
@@ -117,7 +111,7 @@ mod tests {
         let wire = Annotations {
             topology_keys: keys.map(Into::into),
             topology_min_endpoints: count.map(Into::into),
-            last_change_trigger_time: None,
+            ..Annotations::default()
         };
         let mut rejections = Rejections::new("Service");
         let parsed = annotations(&wire, &mut rejections);

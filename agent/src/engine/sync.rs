@@ -37,6 +37,10 @@ pub struct Synced {
     pub deleted: Vec<RowKey>,
     /// Families whose program was installed.
     pub installed: Vec<Family>,
+    /// Foreign elements of our sets that were deleted.
+    pub strays: usize,
+    /// Tables of our name that somebody else made, and that were replaced.
+    pub usurped: Vec<Family>,
     /// Rows that the kernel refused in this sync.
     pub set_aside: Vec<Refusal>,
     /// What it cost.
@@ -189,6 +193,10 @@ impl<K: Kernel> Engine<K> {
         };
         let present = |family: &Family| picture.table(*family).is_some();
         let tables: Vec<Family> = Family::ALL.into_iter().filter(present).collect();
+        let stranger =
+            |family: &Family| picture.table(*family).is_some_and(|t| t.identity.is_none());
+        let own = self.settings.families.iter().copied();
+        synced.usurped = own.filter(stranger).collect();
         let surprises = self.ledger.read_back(picture);
         self.keep_clients(&tables)?;
         synced.repaired |= surprises > 0;
@@ -265,6 +273,7 @@ impl<K: Kernel> Engine<K> {
 
 fn record(synced: &mut Synced, transaction: Transaction, cost: Committed) {
     synced.transactions += 1;
+    synced.strays += transaction.strays.len();
     synced.added.extend(transaction.added);
     synced.deleted.extend(transaction.deleted);
     synced

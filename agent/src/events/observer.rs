@@ -1,12 +1,11 @@
 //! From what happens in the engine to notices about Services.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sliceproxy_dataplane::frontend::Frontend;
 use sliceproxy_dataplane::kernel::{Change, Kernel, Refusal};
 
 use super::{Notice, Reason, Recorder, Regarding};
+use crate::conflicts::Conflicts;
 use crate::driver::Observer;
 use crate::engine::{Engine, SyncError, Synced};
 use crate::model::ServiceName;
@@ -15,15 +14,13 @@ use crate::model::ServiceName;
 #[derive(Debug)]
 pub struct EventObserver {
     recorder: Recorder,
-    disputes: u64,
-    /// Services that go without a frontend, and what was said of each.
-    losers: BTreeMap<ServiceName, String>,
+    conflicts: Conflicts,
 }
 
 impl EventObserver {
     /// Nothing was said yet.
     pub fn new(recorder: Recorder) -> Self {
-        Self { recorder, disputes: 0, losers: BTreeMap::new() }
+        Self { recorder, conflicts: Conflicts::default() }
     }
 
     fn warn<K: Kernel>(
@@ -50,47 +47,6 @@ impl EventObserver {
             self.warn(engine, &owner.service, Reason::RowRefused, note);
         }
     }
-
-    /// Says what is new since the last look.
-    fn note_conflicts<K: Kernel>(&mut self, engine: &Engine<K>) {
-        let disputes = engine.claims().disputes();
-        if disputes == self.disputes {
-            return;
-        }
-        self.disputes = disputes;
-        let losers = losers(engine);
-        for (service, note) in &losers {
-            if self.losers.get(service) != Some(note) {
-                self.warn(engine, service, Reason::FrontendConflict, note.clone());
-            }
-        }
-        self.losers = losers;
-    }
-}
-
-/// One sentence for each Service that goes without a frontend.
-fn losers<K: Kernel>(engine: &Engine<K>) -> BTreeMap<ServiceName, String> {
-    let mut lost: BTreeMap<&ServiceName, Vec<Frontend>> = BTreeMap::new();
-    for (frontend, losers) in engine.claims().conflicts() {
-        for loser in losers {
-            lost.entry(&loser.service).or_default().push(*frontend);
-        }
-    }
-    let sentence = |(service, mut frontends): (&ServiceName, Vec<Frontend>)| {
-        frontends.sort_unstable();
-        frontends.dedup();
-        let first = frontends.first()?;
-        let winner = engine.claims().owner(first).map_or_else(
-            || format!("{} is the cluster IP of another Service", first.address),
-            |owner| format!("{first} is served for {owner}, which has the better claim"),
-        );
-        let more = match frontends.len() {
-            1 => String::new(),
-            more => format!("; the same goes for {} more frontends", more - 1),
-        };
-        Some((service.clone(), winner + &more))
-    };
-    lost.into_iter().filter_map(sentence).collect()
 }
 
 impl<K: Kernel> Observer<K> for EventObserver {
@@ -104,7 +60,9 @@ impl<K: Kernel> Observer<K> for EventObserver {
         for (service, excess) in &synced.exceeded {
             self.warn(engine, service, Reason::LimitReached, excess.to_string());
         }
-        self.note_conflicts(engine);
+        for (service, note) in self.conflicts.news(engine) {
+            self.warn(engine, &service, Reason::FrontendConflict, note);
+        }
     }
 
     fn failed(&mut self, _: &Engine<K>, _: &SyncError, _: Duration) {}

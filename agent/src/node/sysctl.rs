@@ -54,6 +54,15 @@ pub enum SysctlError {
     },
 }
 
+/// How many settings were not made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Made {
+    /// Because this process may not.
+    pub without_rights: usize,
+    /// Because no process could from here.
+    pub elsewhere: usize,
+}
+
 /// What became of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
@@ -80,17 +89,18 @@ struct Setting {
     left_alone_by: &'static str,
 }
 
-/// Makes the settings of this machine. What the kernel does not have, or does not let this network
-/// namespace change, is a warning.
+/// Makes the settings of this machine, and says whether it has the right to. What the kernel does not
+/// have, or does not let this network namespace change, is a warning.
 ///
 /// # Errors
 /// If a setting cannot be read or written although it could be.
-pub fn apply(conntrack: &Conntrack) -> Result<(), SysctlError> {
+pub fn apply(conntrack: &Conntrack) -> Result<Made, SysctlError> {
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     apply_below(Path::new("/"), conntrack, u32::try_from(cpus).unwrap_or(u32::MAX))
 }
 
-fn apply_below(root: &Path, conntrack: &Conntrack, cpus: u32) -> Result<(), SysctlError> {
+fn apply_below(root: &Path, conntrack: &Conntrack, cpus: u32) -> Result<Made, SysctlError> {
+    let mut made = Made::default();
     for setting in settings(conntrack, cpus) {
         let path = root.join(setting.path);
         match write(&path, &setting)? {
@@ -98,26 +108,36 @@ fn apply_below(root: &Path, conntrack: &Conntrack, cpus: u32) -> Result<(), Sysc
             Outcome::Changed(from) => {
                 info!(path = %path.display(), from, to = setting.value, "kernel setting changed");
             }
-            Outcome::Missing => warn!(
-                path = %path.display(),
-                value = setting.value,
-                "kernel setting not made: there is no such file; load the module nf_conntrack"
-            ),
-            Outcome::ReadOnly(is) => warn!(
-                path = %path.display(),
-                is,
-                value = setting.value,
-                "kernel setting not made: it can be changed only in the machine's first network \
-                 namespace"
-            ),
-            Outcome::Hidden => warn!(
-                path = %path.display(),
-                value = setting.value,
-                "kernel setting not made: it may not be read from this user namespace"
-            ),
+            Outcome::Missing => {
+                made.elsewhere += 1;
+                warn!(
+                    path = %path.display(),
+                    value = setting.value,
+                    "kernel setting not made: there is no such file; load the module nf_conntrack"
+                );
+            }
+            Outcome::ReadOnly(is) => {
+                made.elsewhere += 1;
+                warn!(
+                    path = %path.display(),
+                    is,
+                    value = setting.value,
+                    "kernel setting not made: it can be changed only in the machine's first network \
+                     namespace"
+                );
+            }
+            Outcome::Hidden => {
+                made.without_rights += 1;
+                warn!(
+                    path = %path.display(),
+                    value = setting.value,
+                    "kernel setting not made: it may not be read without rights in the machine's \
+                     first user namespace"
+                );
+            }
         }
     }
-    Ok(())
+    Ok(made)
 }
 
 /// What is to be set, in order.

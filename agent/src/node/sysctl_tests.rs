@@ -28,7 +28,7 @@ impl Machine {
         machine
     }
 
-    fn apply(&self, conntrack: &Conntrack) -> Result<(), SysctlError> {
+    fn apply(&self, conntrack: &Conntrack) -> Result<Made, SysctlError> {
         apply_below(self.0.path(), conntrack, 4)
     }
 

@@ -96,12 +96,10 @@ impl Reporting {
 
 /// Has everybody counted before metrics are shown.
 fn surveying<K: Kernel + 'static>(reporting: &Reporting, handle: Handle<K>) -> Refresh {
-    let Reporting { health, metrics, .. } = reporting.clone();
+    let Reporting { freshness, metrics, .. } = reporting.clone();
     Box::new(move || {
         for watched in Watched::ALL {
-            if let Some(watches) = health.watches() {
-                metrics.rejected_parts(watched.kind(), watches.of(watched).rejected_parts);
-            }
+            metrics.rejected_parts(watched.kind(), freshness.of(watched).rejected_parts);
         }
         let (metrics, handle) = (metrics.clone(), handle.clone());
         async move {

@@ -2,5 +2,6 @@
 //! [`Event`](crate::model::Event)s; nobody behind it knows which one it is.
 
 pub mod addresses;
+mod complaints;
 pub mod kube;
 pub mod manifests;

@@ -1,9 +1,11 @@
 //! Kubernetes objects as they come over the wire, reduced to the fields that we use.
 //!
-//! Nothing is checked here beyond types, and of numbers not even that: what values mean is [`crate::convert`]'s business. Texts
-//! borrow from the input unless they hold escapes, fields that we do not use are skipped without
-//! being allocated, and `null` counts as absent, as it does for Kubernetes.
+//! Nothing is checked here beyond types, and of numbers not even that: what values mean is
+//! [`crate::convert`]'s business. Texts borrow from the input unless they hold escapes, fields that
+//! we do not use are skipped without being allocated, and `null` counts as absent, as it does for
+//! Kubernetes. In a list, `null` keeps the place of an item that could not be read.
 
+mod annotations;
 mod node;
 mod number;
 mod service;
@@ -12,6 +14,9 @@ mod text;
 
 use serde::{Deserialize, Deserializer};
 
+pub use self::annotations::{
+    Annotations, LAST_CHANGE_TRIGGER_TIME, PREFIX, TOPOLOGY_KEYS, TOPOLOGY_MIN_ENDPOINTS,
+};
 pub use self::node::{
     Node, NodeAddress, NodeSpec, NodeStatus, ServiceCidr, ServiceCidrSpec, Taint,
 };
@@ -74,21 +79,6 @@ pub struct Labels<'a> {
     /// On a Node: its region.
     #[serde(borrow, rename = "topology.kubernetes.io/region")]
     pub region: Option<Text<'a>>,
-}
-
-/// The annotations that matter, of whatever kind of object.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct Annotations<'a> {
-    /// On a Service: the order of levels.
-    #[serde(borrow, rename = "sliceproxy.io/topology-keys")]
-    pub topology_keys: Option<Text<'a>>,
-    /// On a Service: from how many ready endpoints on a level counts.
-    #[serde(borrow, rename = "sliceproxy.io/topology-min-endpoints")]
-    pub topology_min_endpoints: Option<Text<'a>>,
-    /// On a slice: when the pods changed that made the controller write it.
-    #[serde(borrow, rename = "endpoints.kubernetes.io/last-change-trigger-time")]
-    pub last_change_trigger_time: Option<Text<'a>>,
 }
 
 /// A page of a list. With `T = &RawValue` an element that does not decode costs only itself.

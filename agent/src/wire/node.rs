@@ -28,10 +28,10 @@ pub struct NodeSpec<'a> {
     pub pod_cidr: Option<Text<'a>>,
     /// Pod networks.
     #[serde(borrow, rename = "podCIDRs", deserialize_with = "null_is_default")]
-    pub pod_cidrs: Vec<Text<'a>>,
+    pub pod_cidrs: Vec<Option<Text<'a>>>,
     /// Taints.
     #[serde(borrow, deserialize_with = "null_is_default")]
-    pub taints: Vec<Taint<'a>>,
+    pub taints: Vec<Option<Taint<'a>>>,
 }
 
 /// A taint of a Node.
@@ -49,7 +49,7 @@ pub struct Taint<'a> {
 pub struct NodeStatus<'a> {
     /// Addresses and names.
     #[serde(borrow, deserialize_with = "null_is_default")]
-    pub addresses: Vec<NodeAddress<'a>>,
+    pub addresses: Vec<Option<NodeAddress<'a>>>,
 }
 
 /// An address or a name of a Node.
@@ -82,5 +82,5 @@ pub struct ServiceCidr<'a> {
 pub struct ServiceCidrSpec<'a> {
     /// Networks that cluster IPs come from.
     #[serde(borrow, deserialize_with = "null_is_default")]
-    pub cidrs: Vec<Text<'a>>,
+    pub cidrs: Vec<Option<Text<'a>>>,
 }

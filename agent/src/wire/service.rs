@@ -31,19 +31,19 @@ pub struct ServiceSpec<'a> {
     pub cluster_ip: Option<Text<'a>>,
     /// Cluster IPs.
     #[serde(borrow, rename = "clusterIPs", deserialize_with = "null_is_default")]
-    pub cluster_ips: Vec<Text<'a>>,
+    pub cluster_ips: Vec<Option<Text<'a>>>,
     /// Families of the cluster IPs.
     #[serde(borrow, deserialize_with = "null_is_default")]
     pub ip_families: Vec<Text<'a>>,
     /// External IPs.
     #[serde(borrow, rename = "externalIPs", deserialize_with = "null_is_default")]
-    pub external_ips: Vec<Text<'a>>,
+    pub external_ips: Vec<Option<Text<'a>>>,
     /// Whom the load-balancer IPs serve.
     #[serde(borrow, deserialize_with = "null_is_default")]
-    pub load_balancer_source_ranges: Vec<Text<'a>>,
+    pub load_balancer_source_ranges: Vec<Option<Text<'a>>>,
     /// Ports.
     #[serde(borrow, deserialize_with = "null_is_default")]
-    pub ports: Vec<ServicePort<'a>>,
+    pub ports: Vec<Option<ServicePort<'a>>>,
     /// `Cluster` or `Local`.
     #[serde(borrow)]
     pub internal_traffic_policy: Option<Text<'a>>,
@@ -108,7 +108,7 @@ pub struct ServiceStatus<'a> {
 pub struct LoadBalancerStatus<'a> {
     /// Where clients come in.
     #[serde(borrow, deserialize_with = "null_is_default")]
-    pub ingress: Vec<Ingress<'a>>,
+    pub ingress: Vec<Option<Ingress<'a>>>,
 }
 
 /// A way in through a load balancer.

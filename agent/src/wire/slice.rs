@@ -16,10 +16,10 @@ pub struct EndpointSlice<'a> {
     pub address_type: Option<Text<'a>>,
     /// Ports of every endpoint.
     #[serde(borrow, deserialize_with = "null_is_default")]
-    pub ports: Vec<SlicePort<'a>>,
+    pub ports: Vec<Option<SlicePort<'a>>>,
     /// Endpoints.
     #[serde(borrow, deserialize_with = "null_is_default")]
-    pub endpoints: Vec<Endpoint<'a>>,
+    pub endpoints: Vec<Option<Endpoint<'a>>>,
 }
 
 /// A port of a slice.

@@ -13,7 +13,7 @@ fn texts_borrow_unless_they_hold_escapes() {
     assert!(matches!(slice.metadata.name, Some(Text(Cow::Borrowed("plain")))));
     assert!(matches!(slice.metadata.labels.service_name, Some(Text(Cow::Borrowed("shop")))));
     assert!(matches!(&slice.metadata.namespace, Some(Text(Cow::Owned(t))) if t == "escaped"));
-    let endpoint = &slice.endpoints[0];
+    let endpoint = slice.endpoints[0].as_ref().unwrap();
     assert!(matches!(endpoint.addresses, First(Some(Text(Cow::Borrowed("10.0.0.1"))))));
     assert_eq!(endpoint.zone.as_deref(), Some("a\"b"));
 }
@@ -26,8 +26,8 @@ fn null_is_absent_everywhere() {
         "ports":[{"name":null,"port":null,"protocol":null}],"addressType":null}"#;
     let slice: EndpointSlice<'_> = serde_json::from_str(nulls).unwrap();
     assert_eq!(slice.endpoints.len(), 2);
-    assert_eq!(slice.endpoints[0].addresses, First(None));
-    assert!(slice.ports[0].port.is_none());
+    assert_eq!(slice.endpoints[0].as_ref().unwrap().addresses, First(None));
+    assert!(slice.ports[0].as_ref().unwrap().port.is_none());
 
     let bare = r#"{"metadata":null,"endpoints":null,"ports":null}"#;
     let slice: EndpointSlice<'_> = serde_json::from_str(bare).unwrap();
@@ -48,7 +48,7 @@ fn labels_of_legacy_slices_are_understood() {
         {"kubernetes.io/hostname":"n1","topology.kubernetes.io/zone":"a",
         "topology.kubernetes.io/region":"r","rack":"7"}}]}"#;
     let slice: EndpointSlice<'_> = serde_json::from_str(json).unwrap();
-    let legacy = slice.endpoints[0].deprecated_topology.as_ref().unwrap();
+    let legacy = slice.endpoints[0].as_ref().unwrap().deprecated_topology.as_ref().unwrap();
     assert_eq!(legacy.hostname.as_deref(), Some("n1"));
     assert_eq!(legacy.zone.as_deref(), Some("a"));
     assert_eq!(legacy.region.as_deref(), Some("r"));

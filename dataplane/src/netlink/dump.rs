@@ -9,9 +9,10 @@ use nix::libc::ENOENT;
 
 use super::compare::{FoundChain, FoundSet, FoundTable};
 use super::decode::{self, Received};
-use super::layout::{Layout, comment_in};
+use super::heading::{self, Heading};
+use super::layout::Layout;
 use super::number::{
-    SUBSYSTEM, chain, element, family_number, flag, generation, message, rule, set, table,
+    SUBSYSTEM, chain, element, family_number, flag, generation, message, rule, set,
 };
 use super::socket::{Channel, DumpEnd};
 use super::wire::{Attributes, Buffer, Message};
@@ -106,7 +107,9 @@ impl Reading<'_> {
 
     fn table(&mut self, program: &Program) -> Result<Option<TableState>, KernelError> {
         let family = program.family();
-        let Some((comment, dormant)) = self.heading(family)? else { return Ok(None) };
+        let (heading, end) = heading::read(self.channel, family)?;
+        self.note(end)?;
+        let Some(Heading { comment, dormant, .. }) = heading else { return Ok(None) };
         let mut found = FoundTable { sets: self.sets(family)?, chains: self.chains(family)? };
         self.rules(family, &mut found)?;
         self.protocol_sets(family, &mut found)?;
@@ -127,23 +130,6 @@ impl Reading<'_> {
             }
         }
         Ok(Some(state))
-    }
-
-    /// The table's comment, empty if it has none, and whether it is dormant; `None` if there is no
-    /// table.
-    fn heading(&mut self, family: Family) -> Result<Option<(String, bool)>, KernelError> {
-        let mut found = None;
-        let write = |out: &mut Buffer| out.text(table::NAME, TABLE);
-        let number = family_number(family);
-        let end = ask(self.channel, message::GET_TABLE, flag::ACK, number, write, |answer| {
-            let data = answer.attributes().find(table::USER_DATA);
-            let comment = data.and_then(|data| comment_in(data.value));
-            let flags = answer.attributes().find(table::FLAGS).and_then(|flags| flags.number());
-            let dormant = flags.is_some_and(|flags| flags & table::DORMANT != 0);
-            found = Some((comment.unwrap_or_default().to_owned(), dormant));
-        })?;
-        self.note(end)?;
-        Ok(found)
     }
 
     /// Remembers how a dump ended. What is not there has been removed, or never was.

@@ -9,7 +9,7 @@
 //! | `batch` | a transaction as one batch |
 //! | `refusal` | error answers in the transaction's words |
 //! | `socket` | sending and receiving |
-//! | `decode`, `compare`, `dump`, `read` | reading back |
+//! | `decode`, `compare`, `heading`, `dump`, `read` | reading back |
 //! | `reader` | the same beside commits, on a socket of its own |
 //! | `watch` | changes made by others |
 //! | `foreign`, `leftovers` | tables of others, and chains in them |
@@ -24,6 +24,7 @@ mod element;
 mod expression;
 mod flow;
 mod foreign;
+mod heading;
 mod layout;
 mod leftovers;
 mod number;
@@ -72,8 +73,9 @@ impl NetlinkKernel {
     pub fn open(config: &ProgramConfig) -> Result<Self, KernelError> {
         let batch = Batch::new(kernel_is_at_least(6, 3));
         let programs = Family::ALL.map(|family| Program::new(family, config));
+        let channel = Channel::open()?;
         let reader = NetlinkReader::new(Channel::open()?, programs.clone());
-        Ok(Self { channel: Channel::open()?, batch, programs, reader })
+        Ok(Self { channel, batch, programs, reader })
     }
 
     /// The number by which the kernel names the author of our commits, for [`Watch::open`].
@@ -168,7 +170,10 @@ impl Kernel for NetlinkKernel {
             .or_else(|| self.attempt(transaction, 1))
             .unwrap_or_else(|| Err(KernelError::Protocol("a refusal that names no row".into())));
         self.batch.shrink();
-        result
+        result.map_err(|error| match error {
+            KernelError::Permission => heading::without_rights(&mut self.channel),
+            error => error,
+        })
     }
 
     fn read(&mut self) -> Result<KernelState, KernelError> {

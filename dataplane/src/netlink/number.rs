@@ -71,6 +71,8 @@ pub(super) mod table {
     pub(in crate::netlink) const NAME: u16 = 1;
     pub(in crate::netlink) const FLAGS: u16 = 2;
     pub(in crate::netlink) const USER_DATA: u16 = 6;
+    /// The number of the socket that holds the table.
+    pub(in crate::netlink) const OWNER: u16 = 7;
     /// Flag: the table's chains are not called.
     pub(in crate::netlink) const DORMANT: u32 = 1;
 }

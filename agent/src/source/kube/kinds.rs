@@ -6,12 +6,11 @@ use std::sync::Arc;
 use ipnetwork::IpNetwork;
 use rustc_hash::FxHashMap;
 
-use super::decode::{Decode, Format, Raw, Undecodable};
+use super::decode::{Decoded, Format, Raw};
 use super::freshness::Watched;
 use super::texts::Texts;
-use crate::convert::{self, Converted};
+use crate::convert::Converted;
 use crate::model::{Event, Node, ObjectName, Service, Slice};
-use crate::wire;
 
 /// All objects of a list, by name.
 pub(super) type Listed<T> = FxHashMap<ObjectName, T>;
@@ -21,17 +20,11 @@ pub(super) trait Kind: Send + Sync + 'static {
     /// An object as it is served.
     type Object: Send;
 
-    /// As it is called in objects.
-    const KIND: &'static str;
     /// As it is called in reports.
     const WATCHED: Watched;
 
     /// What an object means, and its version.
-    fn decode(
-        &mut self,
-        format: Format,
-        object: Raw<'_>,
-    ) -> Result<(Converted<Self::Object>, Option<String>), Undecodable>;
+    fn decode(&mut self, format: Format, object: Raw<'_>) -> Decoded<Self::Object>;
 
     /// These are all there are.
     fn listed(&mut self, objects: Listed<Self::Object>) -> Event;
@@ -43,10 +36,6 @@ pub(super) trait Kind: Send + Sync + 'static {
     fn removed(&mut self, name: ObjectName) -> Event;
 }
 
-fn version<'a>(object: &impl Decode<'a>) -> Option<String> {
-    object.metadata().resource_version.as_deref().filter(|v| !v.is_empty()).map(str::to_owned)
-}
-
 /// Services.
 #[derive(Debug, Default)]
 pub(super) struct Services;
@@ -54,16 +43,11 @@ pub(super) struct Services;
 impl Kind for Services {
     type Object = Arc<Service>;
 
-    const KIND: &'static str = "Service";
     const WATCHED: Watched = Watched::Services;
 
-    fn decode(
-        &mut self,
-        format: Format,
-        object: Raw<'_>,
-    ) -> Result<(Converted<Arc<Service>>, Option<String>), Undecodable> {
-        let wire: wire::Service<'_> = format.object(object)?;
-        Ok((convert::service(&wire).map(Arc::new), version(&wire)))
+    fn decode(&mut self, format: Format, object: Raw<'_>) -> Decoded<Arc<Service>> {
+        let (service, version) = format.served::<Service>(object)?;
+        Ok((service.map(Arc::new), version))
     }
 
     fn listed(&mut self, objects: Listed<Arc<Service>>) -> Event {
@@ -88,20 +72,15 @@ pub(super) struct Slices {
 impl Kind for Slices {
     type Object = Arc<Slice>;
 
-    const KIND: &'static str = "EndpointSlice";
     const WATCHED: Watched = Watched::EndpointSlices;
 
-    fn decode(
-        &mut self,
-        format: Format,
-        object: Raw<'_>,
-    ) -> Result<(Converted<Arc<Slice>>, Option<String>), Undecodable> {
-        let wire: wire::EndpointSlice<'_> = format.object(object)?;
-        let converted = convert::slice(&wire).map(|mut slice| {
+    fn decode(&mut self, format: Format, object: Raw<'_>) -> Decoded<Arc<Slice>> {
+        let (slice, version) = format.served::<Slice>(object)?;
+        let shared = slice.map(|mut slice| {
             self.texts.share_in(&mut slice);
             Arc::new(slice)
         });
-        Ok((converted, version(&wire)))
+        Ok((shared, version))
     }
 
     fn listed(&mut self, objects: Listed<Arc<Slice>>) -> Event {
@@ -124,16 +103,11 @@ pub(super) struct OwnNode;
 impl Kind for OwnNode {
     type Object = Arc<Node>;
 
-    const KIND: &'static str = "Node";
     const WATCHED: Watched = Watched::Node;
 
-    fn decode(
-        &mut self,
-        format: Format,
-        object: Raw<'_>,
-    ) -> Result<(Converted<Arc<Node>>, Option<String>), Undecodable> {
-        let wire: wire::Node<'_> = format.object(object)?;
-        Ok((convert::node(&wire).map(Arc::new), version(&wire)))
+    fn decode(&mut self, format: Format, object: Raw<'_>) -> Decoded<Arc<Node>> {
+        let (node, version) = format.served::<Node>(object)?;
+        Ok((node.map(Arc::new), version))
     }
 
     fn listed(&mut self, objects: Listed<Arc<Node>>) -> Event {
@@ -167,16 +141,10 @@ impl ServiceCidrs {
 impl Kind for ServiceCidrs {
     type Object = Vec<IpNetwork>;
 
-    const KIND: &'static str = "ServiceCIDR";
     const WATCHED: Watched = Watched::ServiceCidrs;
 
-    fn decode(
-        &mut self,
-        format: Format,
-        object: Raw<'_>,
-    ) -> Result<(Converted<Vec<IpNetwork>>, Option<String>), Undecodable> {
-        let wire: wire::ServiceCidr<'_> = format.object(object)?;
-        Ok((convert::service_cidr(&wire), version(&wire)))
+    fn decode(&mut self, format: Format, object: Raw<'_>) -> Decoded<Vec<IpNetwork>> {
+        format.served(object)
     }
 
     fn listed(&mut self, objects: Listed<Vec<IpNetwork>>) -> Event {

@@ -12,7 +12,6 @@
 
 mod api;
 mod backoff;
-mod complaints;
 mod connect;
 mod decode;
 mod freshness;

@@ -27,13 +27,13 @@ use tracing::{debug, info};
 
 use super::api::{Api, Frames, Refusal, RequestError};
 use super::backoff::{Backoff, jitter};
-use super::complaints::Complaints;
 use super::decode::{Change, Format, Raw};
 use super::freshness::Freshness;
 use super::kinds::{Kind, Listed};
 use super::request::{PAGE_SIZE, Query, Request, Verb};
 use super::troubles::Troubles;
-use crate::model::{Event, ObjectName};
+use crate::model::{Event, ObjectName, Rejection};
+use crate::source::complaints::Complaints;
 
 /// The server is asked to end a watch after this long, and up to twice as long.
 const SHORTEST_WATCH: Duration = Duration::from_secs(300);
@@ -288,7 +288,7 @@ impl<K: Kind, S: Fn(Event) + Send + Sync> Reflector<K, S> {
             Change::Deleted(raw) => {
                 let gone = format.identity(raw);
                 let name = gone.object_name();
-                self.complaints.tell(&name, &[]);
+                self.complaints.tell::<Rejection>(&name, &[]);
                 self.advance(gone.version);
                 (self.sink)(self.kind.removed(name));
             }
@@ -324,11 +324,11 @@ impl<K: Kind, S: Fn(Event) + Send + Sync> Reflector<K, S> {
                 self.complaints.tell(&converted.name, &converted.rejections);
                 Taken { name: converted.name, object: converted.object, version }
             }
-            Err(error) => {
+            Err(rejections) => {
                 self.shared.freshness.decode_failed(K::WATCHED);
                 let identity = format.identity(raw);
                 let name = identity.object_name();
-                self.complaints.tell(&name, &error.reject(K::KIND, &name));
+                self.complaints.tell(&name, &rejections);
                 Taken { name, object: None, version: identity.version }
             }
         }

@@ -13,7 +13,7 @@ use serde_saphyr::Spanned;
 
 use super::locate::locate;
 use super::object::Piece;
-use super::split::{Part, split};
+use super::split::{Part, split_json, split_yaml};
 use super::{ManifestError, Unused};
 
 /// What a file consists of.
@@ -40,35 +40,48 @@ pub(super) fn parse(file: &Path, bytes: &[u8]) -> Result<Parsed, ManifestError> 
     })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let is_json = file.extension().is_some_and(|e| e.eq_ignore_ascii_case("json"));
-    let json_first = is_json || text.trim_start().starts_with('{');
-    let parsed = match json_first.then(|| json(file, text)) {
-        // Braces may also begin YAML.
-        Some(Err(_)) if !is_json => yaml(file, text),
-        Some(parsed) => parsed,
-        None => yaml(file, text),
-    };
-    match parsed {
-        Ok(mut pieces) => {
-            locate(text, options(text.len()), &mut pieces);
-            Ok(Parsed { pieces, broken: Vec::new() })
-        }
-        Err(error) if is_json => Err(error),
-        Err(error) => one_by_one(file, text).ok_or(error),
+    if is_json {
+        return whole(file, text, json).or_else(|error| json_one_by_one(file, text).ok_or(error));
     }
+    // Braces may also begin YAML.
+    let may_be_json = text.trim_start().starts_with('{');
+    if may_be_json && let Ok(parsed) = whole(file, text, json) {
+        return Ok(parsed);
+    }
+    whole(file, text, yaml).or_else(|error| {
+        let parsed = may_be_json.then(|| json_one_by_one(file, text)).flatten();
+        parsed.or_else(|| one_by_one(file, split_yaml(text), yaml)).ok_or(error)
+    })
+}
+
+type Parser = fn(&Path, &str) -> Result<Vec<Piece>, ManifestError>;
+
+fn whole(file: &Path, text: &str, parser: Parser) -> Result<Parsed, ManifestError> {
+    let mut pieces = parser(file, text)?;
+    locate(text, options(text.len()), &mut pieces);
+    Ok(Parsed { pieces, broken: Vec::new() })
+}
+
+/// Only if the last document is good: where a file ends in the middle of one, it is half-written,
+/// and what is missing is not known.
+fn json_one_by_one(file: &Path, text: &str) -> Option<Parsed> {
+    let parts = split_json(text);
+    json(file, parts.last()?.text).ok()?;
+    one_by_one(file, parts, json)
 }
 
 /// The documents each by itself; `None` if none of them is good.
-fn one_by_one(file: &Path, text: &str) -> Option<Parsed> {
-    let parts = split(text);
+fn one_by_one(file: &Path, parts: Vec<Part<'_>>, parser: Parser) -> Option<Parsed> {
     if parts.len() < 2 {
         return None;
     }
     let mut parsed = Parsed::default();
     for part in parts {
-        match yaml(file, part.text) {
-            Ok(mut pieces) => {
-                locate(part.text, options(part.text.len()), &mut pieces);
-                parsed.pieces.extend(pieces.into_iter().map(|piece| move_to_file(piece, part)));
+        match whole(file, part.text, parser) {
+            Ok(good) => {
+                parsed
+                    .pieces
+                    .extend(good.pieces.into_iter().map(|piece| move_to_file(piece, part)));
             }
             Err(error) => parsed.broken.push(error.of_document(part)),
         }
@@ -90,7 +103,8 @@ fn json(file: &Path, text: &str) -> Result<Vec<Piece>, ManifestError> {
         let document = document.map_err(|error| ManifestError::Syntax {
             path: file.to_owned(),
             line: count(error.line()),
-            column: count(error.column()),
+            // At the end of a line there is none.
+            column: count(error.column().max(1)),
             format: "JSON",
             message: without_place(&error.to_string()),
             unused: Unused::File,
@@ -153,10 +167,15 @@ fn options(len: usize) -> serde_saphyr::Options {
 
 fn in_words(error: &serde_saphyr::Error) -> String {
     use serde_saphyr::Error::{Budget, DuplicateMappingKey};
+    let too_much = "too many or too deeply nested aliases or collections";
     match error.without_snippet() {
         DuplicateMappingKey { key: Some(key), .. } => format!("the key {key:?} is there twice"),
-        Budget { .. } => "too many or too deeply nested aliases or collections".to_owned(),
-        error => without_place(&error.to_string()),
+        Budget { .. } => too_much.to_owned(),
+        error => match without_place(&error.to_string()) {
+            // Where it was in the middle of a value.
+            message if message.starts_with("budget breached") => too_much.to_owned(),
+            message => message,
+        },
     }
 }
 

@@ -19,6 +19,7 @@ use tokio::time::timeout;
 use tracing::{info, warn};
 
 use super::ManifestError;
+use super::telling::Telling;
 use super::tracker::{Look, Seen, Tracker};
 use super::writers::Writers;
 use crate::model::{Event, NodeName};
@@ -31,14 +32,14 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const PERIOD: Duration = Duration::from_secs(10);
 /// Look again for files that are being written, if no notice says that they are finished.
 const AWAITED: Duration = Duration::from_millis(500);
-/// Most remarks that one look logs.
+/// Most remarks, and most problems, that one look logs.
 const MAX_REMARKS: usize = 100;
 
 /// Sends what the manifests in `path` say, as `node` sees it: first everything, then what changes.
 /// Ends when nobody receives any more.
 ///
-/// While a file is being written, or cannot be read or parsed, its objects stay as they were. If no file can be from the
-/// start, nothing is sent until one can.
+/// While a file is being written, or cannot be read or parsed, its objects stay as they were. If no
+/// file can be from the start, nothing is sent until one can.
 ///
 /// # Errors
 /// If `path` cannot be read at the start. Later errors are logged.
@@ -46,6 +47,7 @@ pub async fn follow(
     path: PathBuf,
     node: NodeName,
     events: mpsc::Sender<Event>,
+    mut telling: Telling,
 ) -> Result<(), ManifestError> {
     super::files::list(&path)?;
     let path = std::path::absolute(&path)
@@ -61,6 +63,9 @@ pub async fn follow(
         let Some((returned, seen)) = looked else { return Ok(()) };
         tracker = returned;
         log(&seen);
+        if let Some(findings) = &seen.findings {
+            telling.tell(findings);
+        }
         for event in seen.events {
             if events.send(event).await.is_err() {
                 return Ok(());
@@ -109,8 +114,11 @@ async fn wait_for_quiet(woken: &mut mpsc::Receiver<()>) {
 }
 
 fn log(seen: &Seen) {
-    for problem in &seen.problems {
+    for problem in seen.problems.iter().take(MAX_REMARKS) {
         warn!("{problem}");
+    }
+    if seen.problems.len() > MAX_REMARKS {
+        warn!("and {} more problems with the manifests", seen.problems.len() - MAX_REMARKS);
     }
     for remark in seen.remarks.iter().take(MAX_REMARKS) {
         warn!("{remark}");

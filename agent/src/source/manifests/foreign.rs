@@ -1,12 +1,8 @@
-//! Objects and annotations that look like ones that we use, and are not.
+//! Objects that look like ones that we use, and are not.
 
 use serde_json::Value;
 
-use crate::config::suggest::nearest;
-use crate::convert::{ANNOTATIONS, Rejections};
-
-/// What our annotations begin with.
-const PREFIX: &str = "sliceproxy.io/";
+use crate::convert::Rejections;
 
 /// Why an object of this kind and version, which is not used, should probably be another; else
 /// nothing.
@@ -34,27 +30,6 @@ pub(super) fn reject(version: &str, kind: &str, value: &Value, rejections: &mut 
             format_args!("{} items", items.len()),
             "a list in a list is not taken apart; its objects are not served; move them to the \
              outer list",
-        );
-    }
-}
-
-/// Annotations that begin like ours and are none.
-pub(super) fn check_annotations(value: &Value, rejections: &mut Rejections) {
-    let annotations = value.pointer("/metadata/annotations").and_then(Value::as_object);
-    for (name, value) in annotations.into_iter().flatten() {
-        let Some(own) = name.strip_prefix(PREFIX) else { continue };
-        if ANNOTATIONS.contains(&name.as_str()) {
-            continue;
-        }
-        let known = ANNOTATIONS.iter().filter_map(|known| known.strip_prefix(PREFIX));
-        let advice = match nearest(own, known) {
-            Some(known) => format!("did you mean {PREFIX}{known}?"),
-            None => format!("known are {}", ANNOTATIONS.join(" and ")),
-        };
-        rejections.add(
-            format_args!("metadata.annotations[{name}]"),
-            value.as_str().unwrap_or_default(),
-            format_args!("no annotation of sliceproxy; it is ignored; {advice}"),
         );
     }
 }

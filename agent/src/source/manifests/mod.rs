@@ -12,6 +12,7 @@ mod foreign;
 mod locate;
 mod object;
 mod split;
+mod telling;
 mod tracker;
 mod world;
 mod writers;
@@ -27,6 +28,7 @@ use self::contents::Contents;
 pub use self::files::{MAX_FILE_SIZE, MAX_FILES};
 pub use self::follow::follow;
 use self::split::Part;
+pub use self::telling::Telling;
 
 pub use self::world::World;
 use crate::model::Rejection;
@@ -124,6 +126,12 @@ pub struct Finding {
     pub rejection: Rejection,
 }
 
+impl AsRef<Rejection> for Finding {
+    fn as_ref(&self) -> &Rejection {
+        &self.rejection
+    }
+}
+
 /// A place in a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Place {
@@ -172,7 +180,7 @@ pub fn load(path: &Path) -> Result<World, ManifestError> {
     let unread = problems.iter().map(ToString::to_string).collect();
     match problems.into_iter().next() {
         Some(first) if contents.is_empty() => Err(first),
-        _ => Ok(World { unread, ..World::merge(contents.iter()) }),
+        _ => Ok(World { unread, ..World::merge(path, contents.iter()) }),
     }
 }
 

@@ -11,9 +11,10 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{Position, foreign};
-use crate::convert::{self, Converted, Rejections, shorten};
+use crate::convert::{
+    Rejections, Served, converted, in_words, mend, name_of, plain, shorten, value_at,
+};
 use crate::model::{Node, ObjectName, Rejection, Service, Slice};
-use crate::wire;
 
 /// An object of a file, of whatever kind.
 #[derive(Debug)]
@@ -74,7 +75,8 @@ impl Piece {
             let faults = faults(no_kind(&value));
             return Self { position, meaning: Meaning::Kindless(value), faults };
         };
-        let (meaning, rejections) = interpret(kind, &value);
+        let kind = kind.to_owned();
+        let (meaning, rejections) = interpret(&kind, value);
         Self { position, meaning, faults: faults(rejections) }
     }
 
@@ -93,9 +95,9 @@ impl Piece {
 
     /// By the kind of the list that it is in, which need not be repeated in the items.
     pub(super) fn in_list_of(self, kind: &str) -> Self {
-        let Meaning::Kindless(value) = &self.meaning else { return self };
+        let Meaning::Kindless(value) = self.meaning else { return self };
         let (meaning, rejections) = interpret(kind, value);
-        Self { meaning, faults: faults(rejections), ..self }
+        Self { position: self.position, meaning, faults: faults(rejections) }
     }
 }
 
@@ -110,39 +112,31 @@ fn no_kind(value: &Value) -> Vec<Rejection> {
         plain(value.get("kind").unwrap_or(&Value::Null)),
         "no kind, so nobody knows what it is; it is ignored; add apiVersion and kind",
     );
-    rejections.finish(name_of(value))
+    rejections.finish(name_of(value, None))
 }
 
-fn interpret(kind: &str, value: &Value) -> (Meaning, Vec<Rejection>) {
+fn interpret(kind: &str, value: Value) -> (Meaning, Vec<Rejection>) {
     match (value.get("apiVersion").and_then(Value::as_str), kind) {
-        (Some("v1") | None, "Service") => decode::<core::Service, wire::Service<'_>, _>(
-            ("Service", value),
-            convert::service,
-            |service| Object::Service(service.map(Arc::new)),
-        ),
+        (Some("v1") | None, "Service") => decode::<core::Service, Service>(value, |service| {
+            Object::Service(service.map(Arc::new))
+        }),
         (Some("discovery.k8s.io/v1") | None, "EndpointSlice") => {
-            decode::<discovery::EndpointSlice, wire::EndpointSlice<'_>, _>(
-                ("EndpointSlice", value),
-                convert::slice,
-                |slice| Object::Slice(slice.map(Arc::new)),
-            )
-        }
-        (Some("v1") | None, "Node") => {
-            decode::<core::Node, wire::Node<'_>, _>(("Node", value), convert::node, |node| {
-                Object::Node(node.map(Arc::new))
+            decode::<discovery::EndpointSlice, Slice>(value, |slice| {
+                Object::Slice(slice.map(Arc::new))
             })
         }
+        (Some("v1") | None, "Node") => {
+            decode::<core::Node, Node>(value, |node| Object::Node(node.map(Arc::new)))
+        }
         (Some("networking.k8s.io/v1") | None, "ServiceCIDR") => {
-            decode::<networking::ServiceCIDR, wire::ServiceCidr<'_>, _>(
-                ("ServiceCIDR", value),
-                convert::service_cidr,
-                |cidrs| Object::ServiceCidr(cidrs.unwrap_or_default()),
-            )
+            decode::<networking::ServiceCIDR, Vec<IpNetwork>>(value, |cidrs| {
+                Object::ServiceCidr(cidrs.unwrap_or_default())
+            })
         }
         (version, kind) => {
             let mut rejections = Rejections::new("object");
-            foreign::reject(version.unwrap_or_default(), kind, value, &mut rejections);
-            let rejections = rejections.finish(name_of(value));
+            foreign::reject(version.unwrap_or_default(), kind, &value, &mut rejections);
+            let rejections = rejections.finish(name_of(&value, None));
             if !rejections.is_empty() {
                 return (Meaning::Unusable, rejections);
             }
@@ -152,20 +146,17 @@ fn interpret(kind: &str, value: &Value) -> (Meaning, Vec<Rejection>) {
     }
 }
 
-/// `K` is the type as Kubernetes has it, `W` the one that we use.
-fn decode<'v, K: DeserializeOwned, W: Deserialize<'v>, T>(
-    (kind, value): (&'static str, &'v Value),
-    convert: impl FnOnce(&W) -> Converted<T>,
+/// `K` is the type as Kubernetes has it, `T` the one that we use.
+fn decode<K: DeserializeOwned, T: Served>(
+    mut value: Value,
     object: impl FnOnce(Option<T>) -> Object,
 ) -> (Meaning, Vec<Rejection>) {
-    let mut rejections = Rejections::new(kind);
-    let decoded = serde_path_to_error::deserialize::<_, W>(value);
-    check_fields::<K>(value, decoded.is_ok(), &mut rejections);
-    foreign::check_annotations(value, &mut rejections);
-    match decoded {
-        Ok(wire) => {
-            let converted = convert(&wire);
-            let mut rejections = rejections.finish(name_of(value));
+    let mut rejections = Rejections::new(T::KIND);
+    let decoded = T::Wire::deserialize(&value).map(|wire| converted::<T>(&wire)).ok();
+    check_fields::<K>(&value, decoded.is_some(), &mut rejections);
+    let mut rejections = rejections.finish(name_of(&value, T::NAMESPACE));
+    match decoded.map_or_else(|| mend::<T>(&mut value), Ok) {
+        Ok(converted) => {
             // What is wrong for Kubernetes too is told once, with what becomes of it.
             rejections.retain(|general| {
                 converted.rejections.iter().all(|precise| precise.field != general.field)
@@ -173,17 +164,9 @@ fn decode<'v, K: DeserializeOwned, W: Deserialize<'v>, T>(
             rejections.extend(converted.rejections);
             (Meaning::Known(converted.name, object(converted.object)), rejections)
         }
-        Err(error) => {
-            let path = error.path();
-            rejections.add(
-                format_args!("{path}"),
-                plain(value_at(value, path)),
-                format_args!(
-                    "{}; the object is not served; correct the field",
-                    in_words(error.inner())
-                ),
-            );
-            (Meaning::Unusable, rejections.finish(name_of(value)))
+        Err(faults) => {
+            rejections.extend(faults);
+            (Meaning::Unusable, rejections)
         }
     }
 }
@@ -233,43 +216,5 @@ fn field_and_value<'v>(
         Path::Some { parent }
         | Path::NewtypeStruct { parent }
         | Path::NewtypeVariant { parent } => field_and_value(value, parent),
-    }
-}
-
-fn value_at<'v>(value: &'v Value, path: &serde_path_to_error::Path) -> &'v Value {
-    use serde_path_to_error::Segment;
-    path.iter()
-        .try_fold(value, |value, segment| match segment {
-            Segment::Seq { index } => value.get(index),
-            Segment::Map { key } => value.get(key),
-            Segment::Enum { .. } | Segment::Unknown => None,
-        })
-        .unwrap_or(&Value::Null)
-}
-
-/// Texts without quotes, and nothing for `null`.
-fn plain(value: &Value) -> String {
-    match value {
-        Value::Null => String::new(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
-}
-
-/// The error without names of Rust's types.
-fn in_words(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    match text.strip_suffix("i64").or_else(|| text.strip_suffix("i32")) {
-        Some(start) => format!("{start}a whole number"),
-        None => text,
-    }
-}
-
-/// Namespace and name as far as the object has them.
-fn name_of(value: &Value) -> String {
-    let text = |field| value.pointer(field).and_then(Value::as_str);
-    match (text("/metadata/namespace"), text("/metadata/name").unwrap_or("(no name)")) {
-        (Some(namespace), name) => format!("{namespace}/{name}"),
-        (None, name) => name.to_owned(),
     }
 }

@@ -1,5 +1,5 @@
-//! A file of several YAML documents, one of which is broken: taken apart by its markers, so that
-//! the others still count.
+//! A file of several documents, one of which is broken: taken apart by what documents begin with,
+//! so that the others still count.
 
 use super::Position;
 
@@ -17,9 +17,24 @@ impl Part<'_> {
     }
 }
 
-/// The documents of `text`, without those that are only comments and directives. A marker at the
+/// The JSON documents of `text`: each begins with a brace at the beginning of a line, as both one
+/// document per line and what `jq` and `kubectl` write do.
+pub(super) fn split_json(text: &str) -> Vec<Part<'_>> {
+    let (mut parts, mut begin, mut lines_before, mut at) = (Vec::new(), 0, 0, 0);
+    for (line, row) in (0..).zip(text.split_inclusive('\n')) {
+        if row.starts_with('{') && at > 0 {
+            parts.push(Part { text: &text[begin..at], lines_before });
+            (begin, lines_before) = (at, line);
+        }
+        at += row.len();
+    }
+    parts.push(Part { text: &text[begin..], lines_before });
+    parts
+}
+
+/// The YAML documents of `text`, without those that are only comments and directives. A marker at the
 /// beginning of a line ends a document wherever it stands, also inside quotes.
-pub(super) fn split(text: &str) -> Vec<Part<'_>> {
+pub(super) fn split_yaml(text: &str) -> Vec<Part<'_>> {
     let (mut parts, mut begin, mut lines_before) = (Vec::new(), 0, 0);
     let (mut at, mut line, mut idle) = (0, 0, true);
     for row in text.split_inclusive('\n') {
@@ -66,10 +81,22 @@ mod tests {
             ("a: |\n  ---\n---- b\n--- c\nd", vec![("a: |\n  ---\n---- b\n", 0), ("--- c\nd", 3)]),
             ("a\r\n---\r\nb\r\n", vec![("a\r\n", 0), ("---\r\nb\r\n", 1)]),
         ] {
-            let found: Vec<_> = split(text).iter().map(|p| (p.text, p.lines_before)).collect();
+            let found: Vec<_> = split_yaml(text).iter().map(|p| (p.text, p.lines_before)).collect();
             assert_eq!(found, parts, "{text:?}");
         }
-        let second = split("a\n---\nb\n")[1];
+        let second = split_yaml("a\n---\nb\n")[1];
         assert_eq!(second.in_file((2, 5)), (3, 5));
+    }
+    #[test]
+    fn a_brace_begins_a_line_and_a_json_document() {
+        for (text, parts) in [
+            ("", vec![("", 0)]),
+            ("{}\n{}\n", vec![("{}\n", 0), ("{}\n", 1)]),
+            ("{\n  \"a\": {\n  }\n}\n{}", vec![("{\n  \"a\": {\n  }\n}\n", 0), ("{}", 4)]),
+            ("{} {}\n{}", vec![("{} {}\n", 0), ("{}", 1)]),
+        ] {
+            let found: Vec<_> = split_json(text).iter().map(|p| (p.text, p.lines_before)).collect();
+            assert_eq!(found, parts, "{text:?}");
+        }
     }
 }

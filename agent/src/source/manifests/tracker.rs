@@ -102,7 +102,9 @@ pub(super) struct Seen {
     pub(super) events: Vec<Event>,
     /// What could not be used, as far as it is news.
     pub(super) problems: Vec<ManifestError>,
-    /// Rejections and notes of the new state, as far as they are news.
+    /// What is wrong with objects, all of it; `None` if nothing changed.
+    pub(super) findings: Option<Vec<Finding>>,
+    /// Notes on the new state, as far as they are news.
     pub(super) remarks: Vec<String>,
     /// A file changed while it was read: look again soon.
     pub(super) unsettled: bool,
@@ -211,12 +213,13 @@ impl Tracker {
     /// Puts the new state together and says what is different.
     fn report(&mut self, seen: &mut Seen) {
         let contents = self.files.values().filter_map(|tracked| tracked.contents.as_ref());
-        let world = World::merge(contents);
+        let world = World::merge(&self.path, contents);
         seen.events = match &self.world {
             Some(before) => world.changes(before, &self.node),
             None => world.events(&self.node),
         };
         seen.remarks = remarks(&world, self.world.as_ref());
+        seen.findings = Some(world.rejections.clone());
         self.world = Some(world);
         self.stale = false;
     }
@@ -228,15 +231,8 @@ fn is_among(files: &HashSet<PathBuf>, file: &Path) -> bool {
         && (files.contains(file) || fs::canonicalize(file).is_ok_and(|real| files.contains(&real)))
 }
 
-/// Remarks on `world` that were not made on `before`, wherever in the file it was then.
+/// Notes on `world` that were not made on `before`.
 fn remarks(world: &World, before: Option<&World>) -> Vec<String> {
-    let told: HashSet<String> = before
-        .iter()
-        .flat_map(|before| before.rejections.iter().map(|finding| finding.rejection.to_string()))
-        .collect();
-    let new = |finding: &&Finding| !told.contains(&finding.rejection.to_string());
-    let findings = world.rejections.iter().filter(new).map(ToString::to_string);
     let known = |note: &&String| before.is_some_and(|before| before.notes.contains(note));
-    let notes = world.notes.iter().filter(|note| !known(note)).cloned();
-    findings.chain(notes).collect()
+    world.notes.iter().filter(|note| !known(note)).cloned().collect()
 }

@@ -1,6 +1,7 @@
 //! Everything that all files say together, and what changed from one time to the next.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 
 use ipnetwork::IpNetwork;
@@ -32,9 +33,9 @@ pub struct World {
 }
 
 impl World {
-    /// All `files`, which are in the order of their paths: of an object that is there twice, the
+    /// All `files` of `path`, which are in the order of their paths: of an object that is there twice, the
     /// last one counts.
-    pub(super) fn merge<'c>(files: impl Iterator<Item = &'c Contents>) -> Self {
+    pub(super) fn merge<'c>(path: &Path, files: impl Iterator<Item = &'c Contents>) -> Self {
         let mut world = Self::default();
         let mut latest: BTreeMap<(&str, &ObjectName), &Entry> = BTreeMap::new();
         let mut ignored: BTreeMap<&str, usize> = BTreeMap::new();
@@ -52,6 +53,13 @@ impl World {
                     world.notes.push(there_twice(entry, &before.place));
                 }
             }
+        }
+        if latest.is_empty() && ignored.is_empty() && world.rejections.is_empty() {
+            world.notes.push(format!(
+                "{}: no Service, EndpointSlice or Node in it (of a folder, *.yaml, *.yml and *.json \
+                 are read)",
+                path.display()
+            ));
         }
         for entry in latest.into_values() {
             world.add(entry);

@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::{Change, Identity, Page, Raw, Status, Undecodable};
@@ -117,6 +118,11 @@ pub(super) fn object<'a, T: Deserialize<'a>>(object: &'a [u8]) -> Result<T, Unde
             message: without_place(error.inner()),
         })
     })
+}
+
+/// Any object, unless it is no JSON or nested without end.
+pub(super) fn tree(object: &[u8]) -> Option<Value> {
+    serde_json::from_slice(object).ok()
 }
 
 fn whole(error: &serde_json::Error) -> Undecodable {

@@ -5,7 +5,7 @@ mod json;
 
 use std::ops::Range;
 
-use crate::convert::{Rejections, shorten};
+use crate::convert::{Converted, Rejections, Served, converted, mend, shorten};
 use crate::model::{ObjectName, Rejection};
 use crate::wire;
 
@@ -90,11 +90,15 @@ impl Undecodable {
     /// As a rejection of the whole object.
     pub(super) fn reject(&self, kind: &'static str, object: &ObjectName) -> Vec<Rejection> {
         let mut rejections = Rejections::new(kind);
-        let reason = format_args!("{}; the object is not served; correct the field", self.message);
-        rejections.add(format_args!("{}", shorten(&self.field)), "", reason);
+        let message = shorten(&self.message);
+        let reason = format_args!("{message}; the object is not served; correct it");
+        rejections.add(format_args!("{}", self.field), "", reason);
         rejections.finish(object)
     }
 }
+
+/// What an object means and its version, or why nothing of it can be served.
+pub(super) type Decoded<T> = Result<(Converted<T>, Option<String>), Vec<Rejection>>;
 
 /// A wire object that every format can decode.
 pub(super) trait Decode<'a>: serde::Deserialize<'a> {
@@ -112,6 +116,10 @@ macro_rules! decode {
     )*};
 }
 decode!(Service, EndpointSlice, Node, ServiceCidr);
+
+fn version<'a>(object: &impl Decode<'a>) -> Option<String> {
+    object.metadata().resource_version.as_deref().filter(|v| !v.is_empty()).map(str::to_owned)
+}
 
 impl Format {
     /// From the header `Content-Type`; `None` if we do not understand it.
@@ -153,6 +161,25 @@ impl Format {
     pub(super) fn identity(self, object: Raw<'_>) -> Identity {
         match self {
             Self::Json => json::identity(object.0),
+        }
+    }
+
+    /// What the object means here, and its version. What cannot be read of it costs only itself.
+    pub(super) fn served<T: Served>(self, object: Raw<'_>) -> Decoded<T>
+    where
+        for<'a> T::Wire<'a>: Decode<'a>,
+    {
+        let error = match self.object::<T::Wire<'_>>(object) {
+            Ok(wire) => return Ok((converted::<T>(&wire), version(&wire))),
+            Err(error) => error,
+        };
+        let identity = self.identity(object);
+        let tree = match self {
+            Self::Json => json::tree(object.0),
+        };
+        match tree {
+            Some(mut tree) => Ok((mend(&mut tree)?, identity.version)),
+            None => Err(error.reject(T::KIND, &identity.object_name())),
         }
     }
 

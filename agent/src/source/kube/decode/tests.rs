@@ -25,12 +25,12 @@ fn an_undecodable_object_is_rejected_with_its_field() {
         (
             r#"{"endpoints":[{"addresses":["10.0.0.1"]},{"addresses":"10.0.0.2"}]}"#,
             "EndpointSlice shop/web-1: endpoints[1].addresses=\"\": invalid type: string \
-             \"10.0.0.2\", expected a list of strings; the object is not served; correct the field",
+             \"10.0.0.2\", expected a list of strings; the object is not served; correct it",
         ),
         (
             r#"{"ports":[{"name":7}]}"#,
             "EndpointSlice shop/web-1: ports[0].name=\"\": invalid type: integer `7`, expected a \
-             string; the object is not served; correct the field",
+             string; the object is not served; correct it",
         ),
     ] {
         let name = ObjectName::new("shop", "web-1");

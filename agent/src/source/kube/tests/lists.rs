@@ -112,7 +112,8 @@ async fn nothing_is_reported_of_half_a_list() {
 #[tokio::test(start_paused = true)]
 async fn an_object_that_does_not_decode_costs_only_itself() {
     let fake = Fake::default();
-    let bad = r#"{"metadata":{"name":"bad","namespace":"shop","resourceVersion":"5"},"endpoints":[{"addresses":"10.0.0.1"}]}"#;
+    let bad =
+        r#"{"metadata":{"name":"bad","namespace":"shop","resourceVersion":"5"},"endpoints":7}"#;
     let (writer, answer) = lines(&[
         event("ADDED", bad),
         event("ADDED", &slice("good", 6, "10.0.0.1", "a")),
@@ -134,6 +135,21 @@ async fn an_object_that_does_not_decode_costs_only_itself() {
     tokio::time::sleep(Duration::from_secs(5)).await;
     let asked = scene.fake.asked("endpointslices");
     assert_eq!(asked[1].get("resourceVersion"), Some("10"), "goes on after them");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_value_of_the_wrong_type_costs_the_smallest_part() {
+    let fake = Fake::default();
+    let half = slice("half", 5, "10.0.0.1", "a").replace(
+        r#""endpoints":["#,
+        r#""endpoints":[{"addresses":["10.0.0.9"],"conditions":{"ready":"true"}},7,"#,
+    );
+    let (_writer, answer) = lines(&[event("ADDED", &half), list_end(7)]);
+    fake.answer("endpointslices", answer);
+    let mut scene = Scene::start(fake);
+    assert_eq!(scene.next().await, "slices half=10.0.0.1");
+    let state = scene.freshness.of(Watched::EndpointSlices);
+    assert_eq!((state.decode_failures, state.rejected_parts), (0, 2));
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,6 +14,10 @@ use super::*;
 /// Far longer than it takes, and shorter than the clock that makes up for lost notices.
 const SOON: Duration = Duration::from_secs(8);
 
+fn telling() -> Telling {
+    Telling::new(20, std::sync::Arc::default())
+}
+
 struct Following {
     events: mpsc::Receiver<Event>,
     task: JoinHandle<Result<(), ManifestError>>,
@@ -22,7 +26,7 @@ struct Following {
 impl Following {
     async fn start(path: &Path) -> Self {
         let (sender, events) = mpsc::channel(100);
-        let task = tokio::spawn(follow(path.to_owned(), node("n1"), sender));
+        let task = tokio::spawn(follow(path.to_owned(), node("n1"), sender, telling()));
         let mut following = Self { events, task };
         for _ in 0..5 {
             following.next().await;
@@ -106,6 +110,6 @@ async fn a_file_counts_once_its_writer_has_closed_it() {
 #[tokio::test]
 async fn a_path_that_is_not_there() {
     let (sender, _events) = mpsc::channel(1);
-    let missing = follow("/nonexistent/manifests".into(), node("n1"), sender).await;
+    let missing = follow("/nonexistent/manifests".into(), node("n1"), sender, telling()).await;
     assert!(missing.unwrap_err().to_string().contains("/nonexistent/manifests: cannot be read"));
 }

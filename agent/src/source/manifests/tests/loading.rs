@@ -6,14 +6,14 @@ use tempfile::tempdir;
 
 use super::*;
 
-fn load_text(name: &str, text: impl AsRef<[u8]>) -> Result<World, String> {
+pub(super) fn load_text(name: &str, text: impl AsRef<[u8]>) -> Result<World, String> {
     let folder = tempdir().unwrap();
     write(folder.path(), name, text);
     let prefix = format!("{}/", folder.path().display());
     load(folder.path()).map_err(|error| error.to_string().replace(&prefix, ""))
 }
 
-fn rejections(world: &World) -> Vec<String> {
+pub(super) fn rejections(world: &World) -> Vec<String> {
     world.rejections.iter().map(|finding| finding.rejection.to_string()).collect()
 }
 
@@ -117,19 +117,37 @@ fn a_broken_document_costs_only_itself() {
 }
 
 #[test]
-fn bombs_are_refused() {
-    let row = |i: usize| {
-        let last = i - 1;
-        format!("a{i}: &a{i} [{}]\n", vec![format!("*a{last}"); 10].join(", "))
+fn a_broken_json_document_in_the_middle_costs_only_itself() {
+    let service = |name: &str, ip: &str| {
+        format!(
+            r#"{{"kind":"Service","metadata":{{"name":"{name}"}},"spec":{{"clusterIP":"{ip}","ports":[{{"port":80}}]}}}}"#
+        )
     };
-    let first = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
-    let aliases: String = std::iter::once(first).chain((1..10).map(row)).collect();
-    load_text("x.yaml", aliases).unwrap_err();
-    load_text("x.yaml", "a: ".to_owned() + &"[".repeat(100_000)).unwrap_err();
-    load_text("x.yaml", "a: ".to_owned() + &"{b: ".repeat(100_000)).unwrap_err();
-    load_text("x.yaml", "- ".repeat(100_000)).unwrap_err();
-    load_text("x.json", "[".repeat(100_000)).unwrap_err();
-    load_text("x.json", "{\"a\":".repeat(100_000)).unwrap_err();
+    let (a, b) = (service("a", "10.96.0.1"), service("b", "10.96.0.256"));
+    let pretty = |text: &str| text.replace(",\"", ",\n  \"");
+    for file in ["x.json", "x.yaml", "any-name.json"] {
+        for bad in ["{\"kind\": }", "{\"kind\": \"Service\"", "{\n  \"a\": {", "{}}", "{'a': 1}"] {
+            for (a, b) in [(a.clone(), b.clone()), (pretty(&a), pretty(&b))] {
+                let world = load_text(file, format!("{a}\n{bad}\n{b}\n")).expect(bad);
+                assert_eq!((world.services.len(), world.unread.len()), (1, 1), "{file} {bad}");
+                let told = &world.unread[0];
+                assert!(told.contains("this document of the file is not used"), "{bad}: {told}");
+                assert!(told.contains("not valid JSON"), "{bad}: {told}");
+                let first = 1 + a.lines().count();
+                let lines = first..=first + bad.lines().count();
+                let named = |line: usize| told.contains(&format!("{file}:{line}:"));
+                assert!(lines.clone().any(named), "{bad}: {told}");
+                // The fault in the last document is found where it is.
+                let place = world.rejections[0].place.position.unwrap();
+                assert!(place.0 > u64::try_from(first).unwrap(), "{place:?}");
+            }
+        }
+    }
+    // As if it were half-written.
+    for end in ["{\"kind\": \"Serv", "{\"kind\":", "{"] {
+        let error = load_text("x.json", format!("{a}\n{{]\n{end}")).unwrap_err();
+        assert!(error.contains("nothing of this file is used"), "{error}");
+    }
 }
 
 #[test]
@@ -140,15 +158,18 @@ fn wrong_objects_cost_only_themselves() {
             "kind: Service\nmetadata: {name: s, namespace: ns}\nspec: {ports: [{port: '80'}]}",
             "Service ns/s: spec.ports[0].port=",
         ),
-        ("kind: Service\nmetadata: {name: s}\nspec: 7", "Service s: spec="),
+        ("kind: Service\nmetadata: {name: s}\nspec: 7", "Service default/s: spec="),
         // A boolean, as Kubernetes reads YAML.
-        ("kind: Service\nmetadata: {name: n}", "Service (no name): metadata.name=\"false\""),
+        (
+            "kind: Service\nmetadata: {name: n}",
+            "Service default/(no name): metadata.name=\"false\"",
+        ),
         ("metadata: {name: s}", "object s: kind="),
         ("kind: [Service]", "object (no name): kind="),
         ("kind: EndpointSlice\nmetadata: {name: s}\naddressType: IPv4", "service-name"),
         (
             "kind: EndpointSlice\nmetadata: {name: s}\nendpoints: [{addresses: 10.0.0.1}]",
-            "EndpointSlice s: endpoints[0].addresses=",
+            "EndpointSlice default/s: endpoints[0].addresses=",
         ),
     ] {
         let world = load_text("x.yaml", format!("{bad}\n---\n{good}")).expect(bad);

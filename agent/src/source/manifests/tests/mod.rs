@@ -1,8 +1,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod following;
+mod hostile;
 mod loading;
 mod tracking;
+mod wrong_types;
 
 use std::path::Path;
 

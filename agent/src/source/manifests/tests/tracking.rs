@@ -126,6 +126,34 @@ fn messages_say_which_objects_stay_in_use() {
 }
 
 #[test]
+fn a_broken_or_half_written_json_document_keeps_what_the_file_said() {
+    let object = |name: &str, ip: &str| {
+        format!(
+            r#"{{"kind":"Service","metadata":{{"name":"{name}"}},"spec":{{"clusterIP":"{ip}","ports":[{{"port":80}}]}}}}"#
+        )
+    };
+    let (a, b) = (object("a", "10.96.0.1"), object("b", "10.96.0.2"));
+    let whole = format!("{a}\n{b}\n");
+    let folder = tempdir().unwrap();
+    write(folder.path(), "a.json", &whole);
+    let mut tracker = Tracker::new(folder.path().to_owned(), node("n1"));
+    assert_eq!(tracker.look(Look::Closely, &HashSet::new()).events.len(), 5);
+    for end in 1..whole.len() {
+        let half = &whole[..end];
+        if half.trim_end() == a {
+            continue; // Nobody can see that there was more.
+        }
+        write(folder.path(), "a.json", half);
+        let seen = tracker.look(Look::Closely, &HashSet::new());
+        assert_eq!(words(&seen.events), [""; 0], "{half}");
+    }
+    write(folder.path(), "a.json", format!("{a}\n{{\"kind\":\n{a}\n"));
+    let seen = tracker.look(Look::Closely, &HashSet::new());
+    assert_eq!((words(&seen.events), seen.problems.len()), (vec![], 1));
+    assert!(seen.problems[0].to_string().contains("said before stays"), "{}", seen.problems[0]);
+}
+
+#[test]
 fn an_unfinished_last_document_keeps_what_the_file_said() {
     let (a, b) = (shop("a", &[]), shop("b", &[]));
     let whole = format!("{a}---\n{b}");
@@ -190,16 +218,19 @@ fn an_empty_folder_is_an_empty_cluster_but_a_missing_one_is_an_error() {
 }
 
 #[test]
-fn remarks_are_news_only_once() {
+fn remarks_are_news_only_once_and_findings_are_all_there_are() {
     let faulty = shop("a", &["10.0.0.256"]);
-    let (folder, mut tracker, seen) = start(&[("a.yaml", &faulty)]);
-    assert_eq!(seen.remarks.len(), 1);
-    assert!(seen.remarks[0].contains("10.0.0.256"), "{}", seen.remarks[0]);
-    // The same fault some lines below is no news.
-    write(folder.path(), "a.yaml", format!("# comment\n---\n{faulty}"));
-    assert_eq!(tracker.look(Look::Closely, &HashSet::new()).remarks, [""; 0]);
-    write(folder.path(), "a.yaml", shop("a", &["10.0.0.257"]));
-    assert_eq!(tracker.look(Look::Closely, &HashSet::new()).remarks.len(), 1);
+    let pod = "kind: Pod\n---\n";
+    let (folder, mut tracker, seen) = start(&[("a.yaml", &format!("{pod}{faulty}"))]);
+    assert_eq!((seen.remarks.len(), seen.findings.unwrap().len()), (1, 1));
+    assert!(seen.remarks[0].contains("Pod (1)"), "{}", seen.remarks[0]);
+    assert_eq!(tracker.look(Look::Closely, &HashSet::new()).findings, None);
+    write(folder.path(), "a.yaml", format!("# comment\n---\n{pod}{faulty}"));
+    let seen = tracker.look(Look::Closely, &HashSet::new());
+    assert_eq!((seen.remarks.len(), seen.findings.unwrap().len()), (0, 1));
+    write(folder.path(), "a.yaml", format!("{pod}{pod}{}", shop("a", &[])));
+    let seen = tracker.look(Look::Closely, &HashSet::new());
+    assert_eq!((seen.remarks.len(), seen.findings.unwrap().len()), (1, 0));
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Tells the log which parts of objects are not served: once, not at each list or status update.
+//! One for each kind of objects, whatever they come from.
 
+use std::fmt::Display;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
@@ -61,8 +63,12 @@ impl Complaints {
     }
 
     /// These are all rejections of the object. How many lines were written.
-    pub(super) fn tell(&mut self, object: &ObjectName, rejections: &[Rejection]) -> usize {
-        let digest = digest(rejections);
+    pub(super) fn tell<R: Display + AsRef<Rejection>>(
+        &mut self,
+        object: &ObjectName,
+        rejections: &[R],
+    ) -> usize {
+        let digest = digest(rejections.iter().map(AsRef::as_ref));
         let now = Instant::now();
         let (parts, list) = (rejections.len(), self.list);
         if let Some(told) = self.told.get_mut(object) {
@@ -100,7 +106,7 @@ impl Complaints {
     }
 }
 
-fn digest(rejections: &[Rejection]) -> u64 {
+fn digest<'r>(rejections: impl Iterator<Item = &'r Rejection>) -> u64 {
     let mut hasher = FxHasher::default();
     for rejection in rejections {
         rejection.field.hash(&mut hasher);
@@ -131,10 +137,10 @@ mod tests {
     async fn the_same_is_told_once_and_anything_else_within_limits() {
         let mut complaints = Complaints::new(5);
         let web = ObjectName::new("shop", "web");
-        assert_eq!(complaints.tell(&web, &[]), 0);
+        assert_eq!(complaints.tell::<Rejection>(&web, &[]), 0);
         assert_eq!(complaints.tell(&web, &faults(2, "a")), 2);
         assert_eq!(complaints.tell(&web, &faults(2, "a")), 0, "told already");
-        assert_eq!(complaints.tell(&web, &[]), 0);
+        assert_eq!(complaints.tell::<Rejection>(&web, &[]), 0);
         assert_eq!(complaints.tell(&web, &faults(2, "a")), 2, "it was good meanwhile");
         assert_eq!(complaints.tell(&web, &faults(2, "b")), 1, "one line is left");
         assert_eq!(complaints.tell(&web, &faults(2, "c")), 0);
@@ -169,7 +175,7 @@ mod tests {
         complaints.tell(&api, &faults(3, "a"));
         complaints.list_is_complete();
         assert_eq!(complaints.parts(), 3);
-        complaints.tell(&api, &[]);
+        complaints.tell::<Rejection>(&api, &[]);
         assert_eq!(complaints.parts(), 0);
     }
 }
