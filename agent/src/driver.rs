@@ -3,17 +3,26 @@
 //!
 //! The first change after a quiet time is committed at once. Whatever arrives during a commit goes
 //! into the next one, so the pace adapts to the kernel; `min_period` is a lower bound on top.
+//!
+//! The look at the kernel is taken by a second thread, over a socket of its own, while commits go on:
+//! going over hundreds of thousands of rows takes too long to have changes wait for it. Only its
+//! conclusion comes here, and mostly that is that all is well. If it is not, the next sync repairs it. At
+//! the start, and where the kernel has given cause for doubt, the engine itself reads the kernel back
+//! before it writes.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+mod handle;
+mod reader;
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use sliceproxy_dataplane::kernel::Kernel;
-use sliceproxy_dataplane::program::ProgramConfig;
-use tokio::sync::oneshot;
+use sliceproxy_dataplane::kernel::{Kernel, ReadBeside, Reader};
 
 use crate::engine::{Engine, SyncError, Synced};
-use crate::model::Event;
+use handle::{Doors, Looked, Message, Question};
+pub use handle::{Handle, Stopped};
 
 /// Messages taken in before a commit is considered again, so that a flood cannot put it off for ever.
 const MAX_BURST: usize = 10_000;
@@ -80,104 +89,23 @@ impl<K, A: Observer<K>, B: Observer<K>> Observer<K> for (A, B) {
     }
 }
 
-type Question<K> = Box<dyn FnOnce(&mut Engine<K>) + Send>;
-
-enum Message<K> {
-    Event(Event),
-    Distrust,
-    Program(Box<ProgramConfig>),
-    Ask(Question<K>),
-    Stop,
-}
-
-/// A way to talk to a driven engine.
-pub struct Handle<K> {
-    sender: Sender<Message<K>>,
-}
-
-impl<K> Clone for Handle<K> {
-    fn clone(&self) -> Self {
-        Self { sender: self.sender.clone() }
-    }
-}
-
-impl<K> std::fmt::Debug for Handle<K> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Handle").finish_non_exhaustive()
-    }
-}
-
-/// The engine's thread has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the agent is shutting down")]
-pub struct Stopped;
-
-impl<K> Handle<K> {
-    /// Hands over an event. Never blocks.
-    ///
-    /// # Errors
-    /// If the engine has stopped.
-    pub fn send(&self, event: Event) -> Result<(), Stopped> {
-        self.post(Message::Event(event))
-    }
-
-    /// Has the kernel read back soon: somebody else changed it.
-    ///
-    /// # Errors
-    /// If the engine has stopped.
-    pub fn distrust(&self) -> Result<(), Stopped> {
-        self.post(Message::Distrust)
-    }
-
-    /// What the programs depend on has changed, or become known.
-    ///
-    /// # Errors
-    /// If the engine has stopped.
-    pub fn set_program(&self, program: ProgramConfig) -> Result<(), Stopped> {
-        self.post(Message::Program(Box::new(program)))
-    }
-
-    /// Runs `question` on the engine between two commits.
-    ///
-    /// # Errors
-    /// If the engine has stopped.
-    pub async fn ask<T: Send + 'static>(
-        &self,
-        question: impl FnOnce(&mut Engine<K>) -> T + Send + 'static,
-    ) -> Result<T, Stopped> {
-        let (sender, receiver) = oneshot::channel();
-        let answer = move |engine: &mut Engine<K>| {
-            // Whoever asked may have gone away meanwhile.
-            let _ = sender.send(question(engine));
-        };
-        self.post(Message::Ask(Box::new(answer)))?;
-        receiver.await.map_err(|_| Stopped)
-    }
-
-    /// Ends the thread; what is in the kernel stays there.
-    pub fn stop(&self) {
-        // Already stopped is fine.
-        let _ = self.post(Message::Stop);
-    }
-
-    fn post(&self, message: Message<K>) -> Result<(), Stopped> {
-        self.sender.send(message).map_err(|_| Stopped)
-    }
-}
-
 /// Starts a thread that drives `engine` until [`Handle::stop`] or until all handles are gone, and
-/// gives it back then.
+/// gives it back then; and another one that reads its kernel.
 ///
 /// # Errors
 /// If no thread can be started.
-pub fn start<K: Kernel + 'static>(
+pub fn start<K: ReadBeside + 'static>(
     engine: Engine<K>,
     pace: Pace,
     observer: impl Observer<K> + 'static,
 ) -> std::io::Result<(Handle<K>, JoinHandle<Engine<K>>)> {
-    let (sender, receiver) = channel();
+    let (messages, receiver) = channel();
+    let jobs = reader::start(engine.kernel().reader())?;
+    let doors = Arc::new(Doors { messages, jobs });
     let driver = Driver {
         engine,
+        doors: Arc::downgrade(&doors),
+        asked: Vec::new(),
         pace,
         observer,
         sync_due: None,
@@ -185,16 +113,21 @@ pub fn start<K: Kernel + 'static>(
         last_commit: None,
         read_back_due: Instant::now() + pace.read_back,
         read_back_rest: Instant::now(),
+        looking: false,
+        changed_meanwhile: false,
         sweep_due: None,
     };
     let thread = std::thread::Builder::new()
         .name("engine".to_owned())
         .spawn(move || driver.run(&receiver))?;
-    Ok((Handle { sender }, thread))
+    Ok((Handle(doors), thread))
 }
 
 struct Driver<K, O> {
     engine: Engine<K>,
+    /// Does not keep itself going.
+    doors: Weak<Doors<K>>,
+    asked: Vec<Question<K>>,
     pace: Pace,
     observer: O,
     /// When there is something to write: the earliest time to do it.
@@ -204,18 +137,21 @@ struct Driver<K, O> {
     read_back_due: Instant,
     /// Until then the kernel is not read again, whoever changes it.
     read_back_rest: Instant,
+    /// The kernel is being looked at.
+    looking: bool,
+    /// Somebody else has changed our tables since that look began, maybe behind it.
+    changed_meanwhile: bool,
     sweep_due: Option<Instant>,
 }
 
-impl<K: Kernel, O: Observer<K>> Driver<K, O> {
+impl<K: Kernel + 'static, O: Observer<K>> Driver<K, O> {
     fn run(mut self, messages: &Receiver<Message<K>>) -> Engine<K> {
         loop {
-            let deadline = [Some(self.read_back_due), self.sync_due, self.sweep_due]
-                .into_iter()
-                .flatten()
-                .min()
-                .unwrap_or(self.read_back_due);
-            match messages.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            let look_due = (!self.looking).then_some(self.read_back_due);
+            let due = [look_due, self.sync_due, self.sweep_due].into_iter().flatten().min();
+            let wait =
+                due.map_or(Duration::MAX, |due| due.saturating_duration_since(Instant::now()));
+            match messages.recv_timeout(wait) {
                 Ok(first) => {
                     let burst = std::iter::once(first).chain(messages.try_iter().take(MAX_BURST));
                     for message in burst {
@@ -228,6 +164,10 @@ impl<K: Kernel, O: Observer<K>> Driver<K, O> {
                 Err(RecvTimeoutError::Disconnected) => return self.engine,
             }
             self.work(Instant::now());
+            // After the commit of what came before them.
+            for question in std::mem::take(&mut self.asked) {
+                question(&mut self.engine);
+            }
         }
     }
 
@@ -240,14 +180,16 @@ impl<K: Kernel, O: Observer<K>> Driver<K, O> {
             }
             Message::Distrust => {
                 self.engine.distrust_clients();
+                self.changed_meanwhile = true;
                 let soon = Instant::now().max(self.read_back_rest);
                 self.read_back_due = self.read_back_due.min(soon);
             }
+            Message::Looked(looked) => self.looked(*looked),
             Message::Program(program) => {
                 self.engine.set_program(*program);
                 self.changed();
             }
-            Message::Ask(question) => question(&mut self.engine),
+            Message::Ask(question) => self.asked.push(question),
             Message::Stop => return false,
         }
         true
@@ -262,9 +204,8 @@ impl<K: Kernel, O: Observer<K>> Driver<K, O> {
 
     /// Does what is due.
     fn work(&mut self, now: Instant) {
-        if self.read_back_due <= now {
-            self.engine.distrust();
-            self.sync_due.get_or_insert(now);
+        if !self.looking && self.read_back_due <= now {
+            self.look(now);
         }
         if self.sync_due.is_some_and(|due| due <= now) {
             self.sync();
@@ -279,16 +220,72 @@ impl<K: Kernel, O: Observer<K>> Driver<K, O> {
         }
     }
 
+    /// Has the kernel looked at, and what it refused tried again.
+    fn look(&mut self, now: Instant) {
+        self.engine.reconsider();
+        self.sync_due.get_or_insert(now);
+        self.read_back_due = now + self.pace.read_back;
+        // If the engine is going to read the kernel itself, there is no need to.
+        if self.engine.is_read_back_due() {
+            return;
+        }
+        let Some(doors) = self.doors.upgrade() else { return };
+        let reading = self.engine.begin_reading();
+        let back = self.doors.clone();
+        let job = move |reader: &mut dyn Reader| {
+            let start = Instant::now();
+            let finding = reading.check(reader);
+            let looked = Looked { reading, finding, took: start.elapsed() };
+            if let Some(doors) = back.upgrade() {
+                // The engine may have ended meanwhile.
+                let _ = doors.messages.send(Message::Looked(Box::new(looked)));
+            }
+        };
+        self.changed_meanwhile = false;
+        self.looking = doors.jobs.send(Box::new(job)).is_ok();
+        if !self.looking {
+            self.engine.distrust();
+        }
+    }
+
+    fn looked(&mut self, looked: Looked) {
+        let Looked { reading, finding, took } = looked;
+        let end = Instant::now();
+        self.looking = false;
+        self.rest(end, took);
+        if self.changed_meanwhile {
+            self.read_back_due = self.read_back_rest;
+        }
+        let repair = match finding {
+            Ok(finding) => {
+                let text = finding.to_string();
+                tracing::debug!(took_ms = took.as_millis(), "looked at the kernel: {text}");
+                self.engine.take_finding(&reading, finding)
+            }
+            Err(error) => {
+                tracing::debug!(%error, "cannot look at the kernel; the next sync reads it back");
+                self.engine.distrust();
+                true
+            }
+        };
+        if repair {
+            self.sync_due.get_or_insert(end);
+        }
+    }
+
+    /// The kernel has been read, which took so long: when to read it again.
+    fn rest(&mut self, end: Instant, took: Duration) {
+        self.read_back_due = end + self.pace.read_back.max(took * READ_BACK_SHARE);
+        self.read_back_rest = end + READ_BACK_REST.max(took * READ_BACK_REST_SHARE);
+    }
+
     fn sync(&mut self) {
-        let reads = self.engine.is_read_back_due();
         let start = Instant::now();
         let result = self.engine.sync();
         let end = Instant::now();
         let took = end - start;
-        if reads {
-            let reading = self.engine.read_time();
-            self.read_back_due = end + self.pace.read_back.max(reading * READ_BACK_SHARE);
-            self.read_back_rest = end + READ_BACK_REST.max(reading * READ_BACK_REST_SHARE);
+        if let Some(took) = self.engine.take_read_time() {
+            self.rest(end, took);
         }
         match result {
             Ok(synced) => {
@@ -309,5 +306,7 @@ impl<K: Kernel, O: Observer<K>> Driver<K, O> {
     }
 }
 
+#[cfg(test)]
+pub(crate) mod gated;
 #[cfg(test)]
 mod tests;

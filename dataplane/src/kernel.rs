@@ -25,6 +25,13 @@ pub struct TableState {
     pub strays: Vec<Stray>,
 }
 
+impl TableState {
+    /// Whether it holds `program`, unharmed.
+    pub(crate) fn is_whole(&self, program: &Program) -> bool {
+        self.damage.is_empty() && self.identity.as_deref() == Some(program.identity().as_str())
+    }
+}
+
 /// Both of our tables; `None` where there is none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KernelState {
@@ -40,6 +47,14 @@ impl KernelState {
         match family {
             Family::V4 => self.v4.as_ref(),
             Family::V6 => self.v6.as_ref(),
+        }
+    }
+
+    /// The table of that family, to be changed.
+    pub(crate) fn table_mut(&mut self, family: Family) -> &mut Option<TableState> {
+        match family {
+            Family::V4 => &mut self.v4,
+            Family::V6 => &mut self.v6,
         }
     }
 
@@ -181,4 +196,41 @@ pub trait Kernel: Send {
     /// # Errors
     /// See [`KernelError`].
     fn read_affinity(&mut self, family: Family) -> Result<Vec<AffinityRow>, KernelError>;
+}
+
+/// A kernel that can be read while it commits.
+pub trait ReadBeside: Kernel {
+    /// A way to read the same two tables, from any thread.
+    fn reader(&self) -> Box<dyn Reader>;
+}
+
+/// What was found by going over both tables once.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Pass {
+    /// What was found. Where it is not exact, a row may be missing or be there twice, or be as it was
+    /// before or after any commit meanwhile; but a row that was never there is not in it.
+    pub state: KernelState,
+    /// Whether it is of one moment: nobody committed meanwhile, and nothing was found twice.
+    pub exact: bool,
+}
+
+/// Reads the tables of a [`Kernel`] that goes on committing. See [`crate::reading`] for how what it
+/// finds becomes a whole.
+pub trait Reader: Send {
+    /// Goes over both tables once.
+    ///
+    /// # Errors
+    /// See [`KernelError`].
+    fn pass(&mut self) -> Result<Pass, KernelError>;
+
+    /// The same as [`Kernel::expect`], for what [`Reader::pass`] calls damage.
+    fn expect(&mut self, programs: &[Program]) {
+        let _ = programs;
+    }
+
+    /// Reads the remembered clients of `family`.
+    ///
+    /// # Errors
+    /// See [`KernelError`].
+    fn clients(&mut self, family: Family) -> Result<Vec<AffinityRow>, KernelError>;
 }

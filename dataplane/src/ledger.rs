@@ -8,9 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::chain_uses::{ChainUses, fallback, with_fallback};
 use crate::frontend::Family;
-use crate::kernel::KernelState;
+use crate::known::Known;
+use crate::picture::Picture;
 use crate::program::Program;
+use crate::reading::Reading;
 use crate::rows::{AffinityRow, Chain, LearnGroup, Row, RowKey, RowValue, Verdict};
 use crate::transaction::{Stray, Transaction};
 use crate::wishes::Wishes;
@@ -36,10 +39,7 @@ pub struct Ledger {
     sharers: FxHashMap<RowKey, u32>,
     /// Rows whose wish differs from what the kernel holds, with what the kernel holds.
     differing: FxHashMap<RowKey, Option<RowValue>>,
-    /// How many desired rows point at a chain.
-    uses: FxHashMap<(Family, Chain), u32>,
-    /// The same by number of endpoints.
-    counts: BTreeMap<(Family, u32), u32>,
+    uses: ChainUses,
     /// Chains that the kernel holds.
     existing: BTreeSet<(Family, Chain)>,
     groups: FxHashMap<Chain, LearnGroup>,
@@ -48,6 +48,7 @@ pub struct Ledger {
     set_aside: BTreeMap<RowKey, SetAside>,
     forgotten: Vec<AffinityRow>,
     remembered: Vec<AffinityRow>,
+    known: Known,
 }
 
 impl Ledger {
@@ -140,7 +141,7 @@ impl Ledger {
         if before == after {
             return;
         }
-        self.count_use(family, before, after);
+        self.uses.replace(family, before, after);
         let applied = *self.differing.entry(key).or_insert(before);
         if applied == after {
             self.differing.remove(&key);
@@ -150,40 +151,10 @@ impl Ledger {
         }
     }
 
-    fn count_use(&mut self, family: Family, before: Option<RowValue>, after: Option<RowValue>) {
-        if let Some(RowValue::Verdict(Verdict::Goto(chain))) = after {
-            *self.uses.entry((family, chain)).or_default() += 1;
-            if let Some(n) = chain.endpoints() {
-                *self.counts.entry((family, n)).or_default() += 1;
-            }
-        }
-        if let Some(RowValue::Verdict(Verdict::Goto(chain))) = before
-            && let Some(uses) = self.uses.get_mut(&(family, chain))
-        {
-            *uses -= 1;
-            if *uses == 0 {
-                self.uses.remove(&(family, chain));
-            }
-            if let Some(n) = chain.endpoints()
-                && let Some(uses) = self.counts.get_mut(&(family, n))
-            {
-                *uses -= 1;
-                if *uses == 0 {
-                    self.counts.remove(&(family, n));
-                }
-            }
-        }
-    }
-
     /// `n`, as long as rows of `family` point at chains for at most `most` different numbers of
     /// endpoints; else the next smaller number that is in use, which is 1 if there is none.
     pub fn affordable(&self, family: Family, n: u32, most: u32) -> u32 {
-        let mut upwards = self.counts.range((family, 0)..=(family, u32::MAX));
-        let beyond = usize::try_from(most).unwrap_or(usize::MAX).saturating_sub(1);
-        if n <= 1 || self.counts.contains_key(&(family, n)) || upwards.nth(beyond).is_none() {
-            return n;
-        }
-        self.counts.range((family, 1)..(family, n)).next_back().map_or(1, |((_, used), _)| *used)
+        self.uses.affordable(family, n, most)
     }
 
     /// The desired value of `key`.
@@ -198,7 +169,7 @@ impl Ledger {
 
     /// The chains that the desired rows point at, with what they fall back to, sorted.
     pub fn desired_chains(&self) -> BTreeSet<(Family, Chain)> {
-        self.uses.keys().flat_map(|&(family, chain)| with_fallback(family, chain)).collect()
+        self.uses.chains().flat_map(|(family, chain)| with_fallback(family, chain)).collect()
     }
 
     /// What a learn chain learns for.
@@ -293,6 +264,8 @@ impl Ledger {
 
     /// The kernel has carried out `transaction`, made by this ledger and not changed since.
     pub fn committed(&mut self, transaction: &Transaction) {
+        let before = |key: &RowKey| self.differing.get(key).copied().flatten();
+        self.known.committed(transaction, before);
         for program in &transaction.installed {
             self.to_install.remove(&program.family());
         }
@@ -338,35 +311,40 @@ impl Ledger {
         transaction
     }
 
-    /// Takes `state` for what the kernel holds, and marks every difference. Tables that are missing,
+    /// Begins a reading of the kernel beside the commits of this ledger.
+    pub fn begin_reading(&mut self) -> Reading {
+        Reading::new(self.programs.clone(), self.known.take_notes())
+    }
+
+    /// Takes `picture` for what the kernel holds, and marks every difference. Tables that are missing,
     /// damaged or hold another program are to be installed afresh.
     ///
     /// Gives the number of rows, strays and programs of which the kernel holds something else than it
     /// was known to hold: 0 if nobody else changed it.
-    pub fn read_back(&mut self, state: &KernelState) -> usize {
+    pub fn read_back(&mut self, mut picture: Picture) -> usize {
         let known = std::mem::take(&mut self.differing);
         let installing = self.to_install.len();
         self.existing.clear();
         self.strays.clear();
         self.to_install.clear();
-        let mut held: FxHashMap<RowKey, RowValue> = FxHashMap::default();
         for program in &self.programs {
             let family = program.family();
-            match state.table(family) {
-                Some(table)
-                    if table.damage.is_empty()
-                        && table.identity.as_deref() == Some(program.identity().as_str()) =>
-                {
-                    held.extend(table.rows.iter().map(|row| (row.key, row.value)));
+            match picture.table(family).filter(|table| table.is_whole(program)) {
+                Some(table) => {
                     self.existing.extend(table.chains.iter().map(|chain| (family, *chain)));
                     self.strays.extend(table.strays.iter().cloned());
                 }
-                _ => {
-                    self.to_install.insert(family);
-                }
+                None => drop(self.to_install.insert(family)),
             }
         }
         self.existing.retain(|(_, chain)| *chain != Chain::RejectNow);
+        let whole = |family| {
+            let ours = self.programs.iter().any(|program| program.family() == family);
+            ours && !self.to_install.contains(&family)
+        };
+        picture.rows.retain(|key, _| whole(key.family()));
+        self.known.replace(picture.rows(), self.existing.iter());
+        let mut held = picture.rows;
         for row in self.wishes.rows() {
             let applied = held.remove(&row.key);
             if applied != Some(row.value) {
@@ -392,19 +370,4 @@ impl Ledger {
 fn done(asked: &mut Vec<AffinityRow>, carried_out: &[AffinityRow]) {
     let carried_out: FxHashSet<&AffinityRow> = carried_out.iter().collect();
     asked.retain(|row| !carried_out.contains(row));
-}
-
-/// The chain that `chain` goes to when it finds nothing.
-fn fallback(chain: Chain) -> Option<Chain> {
-    match chain {
-        Chain::Sticky(n) => Some(Chain::Pick(n)),
-        Chain::LocalSticky(n) => Some(Chain::LocalPick(n)),
-        _ => None,
-    }
-}
-
-/// The chain and what it goes to; nothing for a chain of the fixed program.
-fn with_fallback(family: Family, chain: Chain) -> impl Iterator<Item = (Family, Chain)> {
-    let own = (chain != Chain::RejectNow).then_some(chain);
-    own.into_iter().chain(fallback(chain)).map(move |chain| (family, chain))
 }

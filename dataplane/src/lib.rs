@@ -3,16 +3,20 @@
 
 #![deny(missing_docs)]
 
+mod chain_uses;
 pub mod cidr;
 pub mod conntrack;
 mod digest;
 pub mod fake;
 pub mod frontend;
 pub mod kernel;
+mod known;
 pub mod ledger;
 pub mod netlink;
 pub mod nft_json;
+pub mod picture;
 pub mod program;
+pub mod reading;
 pub mod rows;
 pub mod slots;
 pub mod transaction;

@@ -3,8 +3,13 @@
 //! `cargo bench -p sliceproxy-tests --bench hot_path [-- SERVICES ENDPOINTS]`; needs root.
 
 use std::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use futures::executor::block_on;
 use sliceproxy::engine::Engine;
 use sliceproxy::lab::Netns;
 use sliceproxy::model::Event;
@@ -97,12 +102,52 @@ impl Agent {
     }
 }
 
+/// Somebody who asks for what the kernel holds, again and again.
+struct Readings {
+    over: Arc<AtomicBool>,
+    done: Arc<AtomicU32>,
+    thread: JoinHandle<Result<()>>,
+}
+
+impl Readings {
+    /// Comes back when the first one is done.
+    fn start(agent: &Driven) -> Result<Self> {
+        let (over, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
+        let (first, is_done) = channel();
+        let (handle, is_over, count) = (agent.handle.clone(), over.clone(), done.clone());
+        let work = move || {
+            while !is_over.load(Ordering::Relaxed) {
+                block_on(handle.read(|reading, reader| reading.picture(reader)))??;
+                count.fetch_add(1, Ordering::Relaxed);
+                // Heard once.
+                let _ = first.send(());
+            }
+            Ok(())
+        };
+        let thread = std::thread::spawn(work);
+        is_done.recv()?;
+        Ok(Self { over, done, thread })
+    }
+
+    /// How many there were.
+    fn stop(self) -> Result<u32> {
+        self.over.store(true, Ordering::Relaxed);
+        self.thread.join().map_err(|_| "the reading thread panicked")??;
+        Ok(self.done.load(Ordering::Relaxed))
+    }
+}
+
 fn through_agent(services: u32, endpoints: u32) -> Result<Duration> {
     let (agent, cold) = Agent::start(generate::cluster(services, endpoints))?;
     println!("  cold load through the agent      {:10.1} ms", ms(cold));
     let members: Vec<u32> = (endpoints..2 * endpoints).collect();
     agent.measure(1, 0, &members)?;
     println!("  resident memory, generator too   {:10.1} MB", resident_mb());
+    println!("  the same beside readings of the kernel, one after the other");
+    let readings = Readings::start(&agent.0)?;
+    agent.measure(1, 0, &members)?;
+    let count = readings.stop()?;
+    println!("  resident memory after {count:4} of them {:10.1} MB", resident_mb());
     agent.0.handle.stop();
     Ok(cold)
 }

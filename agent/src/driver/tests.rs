@@ -1,16 +1,17 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, Sender};
 
-use sliceproxy_dataplane::fake::{FakeKernel, SharedKernel};
+use sliceproxy_dataplane::fake::{FakeKernel, SharedKernel, Tampering};
 use sliceproxy_dataplane::frontend::Family;
 use sliceproxy_dataplane::program::ProgramConfig;
 
+use super::gated::GatedKernel;
 use super::*;
 use crate::engine::Settings;
 use crate::model::{
-    Conditions, NodeName, ObjectName, Service, ServicePort, Slice, SliceEndpoint, SlicePort,
+    Conditions, Event, NodeName, ObjectName, Service, ServicePort, Slice, SliceEndpoint, SlicePort,
 };
 use sliceproxy_dataplane::frontend::Protocol;
 
@@ -23,12 +24,12 @@ enum Seen {
 
 struct Reporter(Sender<Seen>);
 
-impl Observer<SharedKernel> for Reporter {
-    fn synced(&mut self, _: &Engine<SharedKernel>, synced: &Synced, _: Duration) {
+impl<K> Observer<K> for Reporter {
+    fn synced(&mut self, _: &Engine<K>, synced: &Synced, _: Duration) {
         let _ = self.0.send(Seen::Synced(Box::new(synced.clone())));
     }
 
-    fn failed(&mut self, _: &Engine<SharedKernel>, _: &SyncError, _: Duration) {
+    fn failed(&mut self, _: &Engine<K>, _: &SyncError, _: Duration) {
         let _ = self.0.send(Seen::Failed);
     }
 }
@@ -62,6 +63,11 @@ fn slice(last_byte: u8) -> Arc<Slice> {
 
 fn started(pace: Pace) -> (SharedKernel, Handle<SharedKernel>, Receiver<Seen>) {
     let kernel = SharedKernel::new(FakeKernel::new());
+    let (handle, seen) = started_with(kernel.clone(), pace);
+    (kernel, handle, seen)
+}
+
+fn started_with<K: ReadBeside + 'static>(kernel: K, pace: Pace) -> (Handle<K>, Receiver<Seen>) {
     let settings = Settings {
         node: NodeName::new("n1").unwrap(),
         families: Family::ALL.to_vec(),
@@ -69,10 +75,10 @@ fn started(pace: Pace) -> (SharedKernel, Handle<SharedKernel>, Receiver<Seen>) {
         topology_routing: false,
         zone_regions: std::collections::BTreeMap::new(),
     };
-    let engine = Engine::new(settings, kernel.clone()).unwrap();
+    let engine = Engine::new(settings, kernel).unwrap();
     let (sender, seen) = channel();
     let (handle, _) = start(engine, pace, Reporter(sender)).unwrap();
-    (kernel, handle, seen)
+    (handle, seen)
 }
 
 fn pace(min_period: Duration) -> Pace {
@@ -133,4 +139,87 @@ fn a_failed_commit_is_tried_again_until_it_is_in() {
     }
     assert_eq!(failures, 3);
     assert_eq!(kernel.lock().rows().count(), 3);
+}
+
+/// Waits until somebody else's work has been undone.
+fn repaired(seen: &Receiver<Seen>) {
+    while !written(seen).repaired {}
+}
+
+/// A driven engine with one endpoint in its kernel, which it is looking at.
+fn looking(read_back: Duration) -> (GatedKernel, Handle<GatedKernel>, Receiver<Seen>) {
+    let kernel = GatedKernel::default();
+    let pace = Pace { min_period: Duration::ZERO, read_back };
+    let (handle, seen) = started_with(kernel.clone(), pace);
+    handle.send(service()).unwrap();
+    handle.send(Event::AllSlices(vec![slice(1)])).unwrap();
+    written(&seen);
+    handle.distrust().unwrap();
+    kernel.await_passes(1);
+    (kernel, handle, seen)
+}
+
+/// At 500,000 rows, going over them takes seconds.
+#[test]
+fn changes_do_not_wait_for_a_look_at_the_kernel() {
+    let (kernel, handle, seen) = looking(Duration::from_millis(1));
+    for last_byte in [2, 3] {
+        handle.send(Event::Slice(slice(last_byte))).unwrap();
+        assert!(!written(&seen).repaired);
+    }
+    // What the look has found is older than those changes; nobody takes them for somebody else's.
+    kernel.let_pass(1);
+    kernel.await_passes(2);
+    for event in seen.try_iter() {
+        let Seen::Synced(synced) = event else { panic!("a sync has failed") };
+        assert_eq!((synced.transactions, synced.repaired), (0, false));
+    }
+}
+
+#[test]
+fn what_others_do_behind_a_look_is_found_by_the_next() {
+    let (kernel, handle, seen) = looking(LIMIT * 10);
+    let victim = kernel.inner.lock().rows().next().unwrap();
+    kernel.inner.lock().tamper(Tampering::Delete(victim.key));
+    handle.distrust().unwrap();
+    kernel.let_pass(2);
+    repaired(&seen);
+    assert_eq!(kernel.inner.lock().row(&victim.key), Some(victim.value));
+}
+
+#[test]
+fn a_repair_does_not_put_off_the_look_at_what_was_done_behind_it() {
+    let (kernel, handle, seen) = looking(LIMIT * 10);
+    let victims: Vec<_> = kernel.inner.lock().rows().take(2).collect();
+    // Two looks: one that is over, and one that sees the first deletion only.
+    kernel.inner.lock().tamper(Tampering::Delete(victims[0].key));
+    handle.distrust().unwrap();
+    kernel.let_pass(1);
+    kernel.await_passes(2);
+    kernel.inner.lock().tamper(Tampering::Delete(victims[1].key));
+    handle.distrust().unwrap();
+    kernel.let_pass(2);
+    for victim in victims {
+        repaired(&seen);
+        assert_eq!(kernel.inner.lock().row(&victim.key), Some(victim.value));
+    }
+}
+
+#[test]
+fn a_kernel_that_cannot_be_looked_at_is_read_back_by_the_engine() {
+    let (kernel, handle, seen) = looking(LIMIT * 10);
+    let victim = kernel.inner.lock().rows().next().unwrap();
+    kernel.inner.lock().tamper(Tampering::Delete(victim.key));
+    kernel.fail_passes();
+    handle.distrust().unwrap();
+    repaired(&seen);
+}
+
+#[test]
+fn both_threads_end_when_nobody_can_talk_to_them() {
+    let kernel = GatedKernel::default();
+    let (handle, seen) = started_with(kernel.clone(), pace(Duration::ZERO));
+    drop(handle);
+    assert!(matches!(seen.recv_timeout(LIMIT), Err(RecvTimeoutError::Disconnected)));
+    kernel.await_readers(0);
 }

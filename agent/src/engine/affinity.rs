@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use sliceproxy_dataplane::frontend::Family;
-use sliceproxy_dataplane::kernel::{Kernel, KernelError, KernelState};
+use sliceproxy_dataplane::kernel::{Kernel, KernelError};
 use sliceproxy_dataplane::program::PodTraffic;
 use sliceproxy_dataplane::rows::{AffinityRow, RowKey};
 
@@ -27,10 +27,10 @@ enum Fate {
 }
 
 impl<K: Kernel> Engine<K> {
-    /// A program that is replaced takes its remembered clients along.
-    pub(super) fn keep_clients(&mut self, state: &KernelState) -> Result<(), KernelError> {
+    /// A program that is replaced takes its remembered clients along. `tables` are those that exist.
+    pub(super) fn keep_clients(&mut self, tables: &[Family]) -> Result<(), KernelError> {
         for family in self.ledger.to_install().clone() {
-            if state.table(family).is_some() {
+            if tables.contains(&family) {
                 let rows = self.kernel.read_affinity(family)?;
                 let kept = rows.into_iter().filter_map(|row| match self.fate(&row) {
                     Fate::Kept => Some(row),

@@ -28,6 +28,7 @@ pub use flows::FlowCheck;
 pub use limits::Excess;
 use limits::Restraint;
 pub use port::{Port, Terms};
+use sync::ReadBack;
 pub use sync::{SyncError, Synced};
 
 use crate::cache::Cache;
@@ -82,9 +83,8 @@ pub struct Engine<K> {
     node_port_addresses_due: bool,
     /// [`Engine::set_program`] is still to come.
     program_due: bool,
-    /// The kernel has to be read before the next transaction.
-    read_back_due: bool,
-    read_time: Duration,
+    read_back: ReadBack,
+    read_time: Option<Duration>,
     /// Families whose remembered clients are to be looked at with the next transaction: one may have
     /// an endpoint that it must not get any more, or another timeout than its Service.
     affinity_due: BTreeSet<Family>,
@@ -124,8 +124,8 @@ impl<K: Kernel> Engine<K> {
             slices_listed: false,
             node_port_addresses_due: false,
             program_due: false,
-            read_back_due: true,
-            read_time: Duration::ZERO,
+            read_back: ReadBack::Due,
+            read_time: None,
             // Endpoints may have gone, and timeouts changed, while no agent was running.
             affinity_due: families,
             restraint: Restraint::default(),
@@ -159,7 +159,7 @@ impl<K: Kernel> Engine<K> {
             self.kernel.expect(&programs);
             self.ledger.set_programs(programs);
             self.settings.program = program;
-            self.read_back_due = true;
+            self.read_back = ReadBack::Due;
         }
         self.listed(|engine| engine.program_due = false);
     }
@@ -326,6 +326,11 @@ impl<K: Kernel> Engine<K> {
     /// What the configuration says.
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// The kernel.
+    pub fn kernel(&self) -> &K {
+        &self.kernel
     }
 
     /// The kernel, to read from.

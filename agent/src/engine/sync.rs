@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use sliceproxy_dataplane::frontend::Family;
 use sliceproxy_dataplane::kernel::{Change, Committed, Kernel, KernelError, Refusal};
+use sliceproxy_dataplane::picture::Picture;
+use sliceproxy_dataplane::reading::{Finding, Reading};
 use sliceproxy_dataplane::rows::{Row, RowKey};
 use sliceproxy_dataplane::transaction::Transaction;
 
@@ -55,11 +57,26 @@ pub struct Synced {
     pub flow_checks: Vec<FlowCheck>,
 }
 
+/// Whether the kernel has to be read before the next transaction.
+#[derive(Debug)]
+pub(super) enum ReadBack {
+    NotDue,
+    Due,
+    /// It has been read, beside commits, and this was found.
+    Done(Box<Picture>),
+}
+
 impl<K: Kernel> Engine<K> {
     /// Asks for the kernel to be read back with the next [`Engine::sync`], and for refused rows to
-    /// be tried again: after somebody else changed the tables, and once in a while.
+    /// be tried again.
     pub fn distrust(&mut self) {
-        self.read_back_due = true;
+        self.read_back = ReadBack::Due;
+        self.reconsider();
+    }
+
+    /// Has everything that the kernel refused, or that limits kept out, tried again with the next
+    /// [`Engine::sync`]: once in a while.
+    pub fn reconsider(&mut self) {
         self.ledger.retry_set_aside();
         if self.is_listed() {
             self.settle(self.restrained_ports());
@@ -72,14 +89,44 @@ impl<K: Kernel> Engine<K> {
         self.affinity_due.extend(self.settings.families.iter().copied());
     }
 
-    /// How long the last read-back took.
-    pub fn read_time(&self) -> Duration {
-        self.read_time
+    /// Begins a reading of the kernel beside commits; to be done on another thread.
+    pub fn begin_reading(&mut self) -> Reading {
+        self.ledger.begin_reading()
+    }
+
+    /// Takes in what a reading has found. If that is not what the kernel is known to hold, the next
+    /// [`Engine::sync`] repairs it, and the answer is `true`. What was not found for sure is only a
+    /// reason for reading the kernel back there.
+    pub fn take_finding(&mut self, reading: &Reading, finding: Finding) -> bool {
+        match finding {
+            // What has been read since is newer.
+            _ if reading.is_overtaken() => return false,
+            Finding::AsKnown => return false,
+            Finding::Other(mut picture) if matches!(self.read_back, ReadBack::NotDue) => {
+                reading.amend(&mut picture);
+                self.read_back = ReadBack::Done(picture);
+            }
+            Finding::Other(_) | Finding::Unsure => self.read_back = ReadBack::Due,
+        }
+        true
+    }
+
+    /// Reads the kernel here and now: for whoever has the engine for himself.
+    ///
+    /// # Errors
+    /// See [`KernelError`].
+    pub fn picture(&mut self) -> Result<Picture, KernelError> {
+        Ok(self.kernel.read()?.into())
+    }
+
+    /// How long it took to read the kernel back, if that was done since this was last asked.
+    pub fn take_read_time(&mut self) -> Option<Duration> {
+        self.read_time.take()
     }
 
     /// Whether the next [`Engine::sync`] reads the kernel back first.
     pub fn is_read_back_due(&self) -> bool {
-        self.read_back_due
+        !matches!(self.read_back, ReadBack::NotDue)
     }
 
     /// Makes the kernel hold what is desired: one transaction for all that changed. Does nothing
@@ -131,20 +178,29 @@ impl<K: Kernel> Engine<K> {
     }
 
     fn read_back(&mut self, synced: &mut Synced) -> Result<(), SyncError> {
-        if !self.read_back_due {
+        if !self.is_read_back_due() {
             return Ok(());
         }
-        let start = Instant::now();
-        let state = self.kernel.read()?;
-        self.read_time = start.elapsed();
-        let surprises = self.ledger.read_back(&state);
-        let strangers = Family::ALL
-            .into_iter()
-            .filter(|family| state.table(*family).is_some_and(|table| table.identity.is_none()));
-        synced.usurped = strangers.filter(|f| self.settings.families.contains(f)).collect();
-        self.keep_clients(&state)?;
+        // What has been read beside commits is good for now only.
+        let picture = match std::mem::replace(&mut self.read_back, ReadBack::Due) {
+            ReadBack::Done(picture) => *picture,
+            ReadBack::Due | ReadBack::NotDue => {
+                let start = Instant::now();
+                let picture = self.picture()?;
+                self.read_time = Some(start.elapsed());
+                picture
+            }
+        };
+        let present = |family: &Family| picture.table(*family).is_some();
+        let tables: Vec<Family> = Family::ALL.into_iter().filter(present).collect();
+        let stranger =
+            |family: &Family| picture.table(*family).is_some_and(|t| t.identity.is_none());
+        let own = self.settings.families.iter().copied();
+        synced.usurped = own.filter(stranger).collect();
+        let surprises = self.ledger.read_back(picture);
+        self.keep_clients(&tables)?;
         synced.repaired |= surprises > 0;
-        self.read_back_due = false;
+        self.read_back = ReadBack::NotDue;
         Ok(())
     }
 
@@ -160,7 +216,7 @@ impl<K: Kernel> Engine<K> {
         }
         match self.commit(synced) {
             Err(SyncError::Kernel(KernelError::Refused(refusals))) => {
-                self.read_back_due = true;
+                self.read_back = ReadBack::Due;
                 let last = refusals.into_iter().next();
                 last.map_or(Ok(()), |last| Err(SyncError::Exhausted(last)))
             }
@@ -179,7 +235,7 @@ impl<K: Kernel> Engine<K> {
         let cost = result.inspect_err(|error| {
             // Whatever the kernel did with it is unknown.
             if matches!(error, KernelError::Socket(_) | KernelError::Protocol(_)) {
-                self.read_back_due = true;
+                self.read_back = ReadBack::Due;
             }
         })?;
         self.ledger.committed(&transaction);
@@ -208,7 +264,7 @@ impl<K: Kernel> Engine<K> {
             }
         }
         if read_back {
-            self.read_back_due = true;
+            self.read_back = ReadBack::Due;
             self.read_back(synced)?;
         }
         Ok(())
@@ -231,3 +287,7 @@ fn record(synced: &mut Synced, transaction: Transaction, cost: Committed) {
 #[cfg(test)]
 #[path = "sync_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "reading_tests.rs"]
+mod reading_tests;

@@ -40,7 +40,7 @@ impl Kernel for Counted {
     }
 }
 
-fn frontend(last_byte: u8) -> Frontend {
+pub(super) fn frontend(last_byte: u8) -> Frontend {
     Frontend { address: [10, 96, 0, last_byte].into(), protocol: Protocol::Tcp, port: 80 }
 }
 
@@ -63,7 +63,7 @@ fn service(last_byte: u8) -> Arc<Service> {
     })
 }
 
-fn slice(service: u8, endpoints: &[u8]) -> Event {
+pub(super) fn slice(service: u8, endpoints: &[u8]) -> Event {
     let endpoint = |&last_byte: &u8| SliceEndpoint {
         address: [10, 244, 0, last_byte].into(),
         conditions: Conditions { ready: true, serving: true, terminating: false },
@@ -82,7 +82,7 @@ fn slice(service: u8, endpoints: &[u8]) -> Event {
     }))
 }
 
-fn started<K: Kernel>(kernel: K) -> Engine<K> {
+pub(super) fn started<K: Kernel>(kernel: K) -> Engine<K> {
     let settings = Settings {
         node: NodeName::new("n1").unwrap(),
         families: Family::ALL.to_vec(),

@@ -12,11 +12,14 @@ use axum::extract::{Path as UrlPath, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use sliceproxy_dataplane::kernel::Kernel;
+use sliceproxy_dataplane::kernel::{Kernel, Reader};
+use sliceproxy_dataplane::picture::Picture;
+use sliceproxy_dataplane::reading::Reading;
 use tokio::net::UnixListener;
 
-use crate::driver::Handle;
-use crate::view::{NoAnswer, Question};
+use crate::driver::{Handle, Stopped};
+use crate::engine::Engine;
+use crate::view::{Draft, NoAnswer, Question};
 
 /// The folder of all questions.
 pub const ROOT: &str = "/v1/";
@@ -152,12 +155,43 @@ async fn answer<K: Kernel + 'static>(
         Ok(question) => question,
         Err(error) => return refuse(&error),
     };
-    match handle.ask(move |engine| question.answer(engine)).await {
-        // Turned into JSON here, off the engine's thread.
-        Ok(Ok(answer)) => axum::Json(answer).into_response(),
+    match draft(&handle, question).await {
+        Ok(Ok(draft)) => {
+            // There may be a lot to write, and to turn into JSON.
+            let write = || axum::Json(draft.write_out()).into_response();
+            let stopped = |_| unavailable(Stopped);
+            tokio::task::spawn_blocking(write).await.unwrap_or_else(stopped)
+        }
         Ok(Err(error)) => refuse(&error),
-        Err(stopped) => (StatusCode::SERVICE_UNAVAILABLE, stopped.to_string()).into_response(),
+        Err(stopped) => unavailable(stopped),
     }
+}
+
+/// Reads what is needed of the kernel beside the engine, and only then asks that for the answer.
+async fn draft<K: Kernel + 'static>(
+    handle: &Handle<K>,
+    question: Question,
+) -> Result<Result<Draft, NoAnswer>, Stopped> {
+    let Some(needed) = question.needs() else {
+        return handle.ask(move |engine| question.answer(engine, Picture::default())).await;
+    };
+    let look = move |reading: Reading, reader: &mut dyn Reader| {
+        needed.read_beside(&reading, reader).map(|picture| (reading, picture))
+    };
+    match handle.read(look).await? {
+        Ok((reading, mut picture)) => {
+            let answer = move |engine: &mut Engine<K>| {
+                reading.amend(&mut picture);
+                question.answer(engine, picture)
+            };
+            handle.ask(answer).await
+        }
+        Err(error) => Ok(Err(error.into())),
+    }
+}
+
+fn unavailable(stopped: Stopped) -> Response {
+    (StatusCode::SERVICE_UNAVAILABLE, stopped.to_string()).into_response()
 }
 
 fn refuse(error: &NoAnswer) -> Response {

@@ -132,7 +132,7 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
     use std::time::Duration;
 
-    use sliceproxy_dataplane::fake::FakeKernel;
+    use sliceproxy_dataplane::fake::{FakeKernel, SharedKernel};
 
     use super::*;
     use crate::driver::{Pace, start};
@@ -144,7 +144,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn one_service_port_after_the_other() {
-        let engine = shop::snapshot("node-a1", "TopologyRouting").engine(FakeKernel::new());
+        let engine = shop::snapshot("node-a1", "TopologyRouting").engine(SharedKernel::default());
         let (handle, _) = start(engine.unwrap(), PACE, LogObserver::default()).unwrap();
         let address = serve_somewhere(drill_down_router(handle));
         let of = |name: &str, rest: &str| {
@@ -175,7 +175,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn before_everything_is_listed_there_is_nothing_to_show() {
         let settings = shop::snapshot("node-a1", "").settings();
-        let engine = Engine::new(settings, FakeKernel::new()).unwrap();
+        let engine = Engine::new(settings, SharedKernel::default()).unwrap();
         let (handle, _) = start(engine, PACE, LogObserver::default()).unwrap();
         let answer = get(serve_somewhere(drill_down_router(handle)), "/metrics/topology").await;
         assert!(answer.starts_with("HTTP/1.0 503"), "{answer}");

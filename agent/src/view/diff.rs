@@ -1,12 +1,15 @@
 //! What the kernel lacks, has too much of, or has otherwise than it should be.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use sliceproxy_dataplane::frontend::Family;
-use sliceproxy_dataplane::kernel::{Kernel, KernelState, TableState};
+use sliceproxy_dataplane::kernel::{Kernel, TableState};
+use sliceproxy_dataplane::ledger::SetAside;
+use sliceproxy_dataplane::picture::Picture;
 use sliceproxy_dataplane::program::Program;
-use sliceproxy_dataplane::rows::{Row, RowKey, RowValue};
+use sliceproxy_dataplane::rows::{Chain, Row, RowKey};
+use sliceproxy_dataplane::walk::Rows;
 
 use super::rows::{refusal, value_text};
 use super::{RowState, RowView, StrayView};
@@ -78,55 +81,78 @@ pub struct DifferenceView {
     pub kernel_value: String,
 }
 
-/// Compares what `engine` wants with `state`.
-pub fn diff<K: Kernel>(engine: &Engine<K>, state: &KernelState) -> DiffView {
+/// Compares what `engine` wants with `picture`. What the engine is not needed for is left to do.
+pub fn diff<K: Kernel>(engine: &Engine<K>, picture: Picture) -> impl FnOnce() -> DiffView + use<K> {
     let ledger = engine.ledger();
-    let mut held: BTreeMap<RowKey, RowValue> =
-        state.rows().map(|row| (row.key, row.value)).collect();
-    let kernel_rows = held.len();
-    let mut desired: Vec<Row> = ledger.desired_rows().collect();
-    desired.sort_unstable();
-    let mut view = DiffView {
-        equal: false,
-        desired_rows: desired.len(),
-        kernel_rows,
-        tables: tables(ledger.programs(), state),
-        missing: Vec::new(),
-        surplus: Vec::new(),
-        different: Vec::new(),
-        missing_chains: Vec::new(),
-        strays: Vec::new(),
+    let wanted = Wanted {
+        programs: ledger.programs().to_vec(),
+        rows: ledger.desired_rows().collect(),
+        chains: ledger.desired_chains(),
+        set_aside: ledger.set_aside().clone(),
     };
-    for row in &desired {
-        match held.remove(&row.key) {
-            Some(value) if value == row.value => {}
-            Some(value) => view.different.push(DifferenceView {
-                desired: RowView::of(row),
-                kernel_value: value_text(value).unwrap_or_default(),
-            }),
-            None => {
-                let aside = ledger.set_aside().get(&row.key);
-                view.missing.push(RowView {
-                    state: aside.map(|_| RowState::SetAside),
-                    reason: aside.map(|aside| refusal(aside.errno)),
-                    ..RowView::of(row)
-                });
+    move || wanted.compare(&picture)
+}
+
+/// What the kernel should hold.
+struct Wanted {
+    programs: Vec<Program>,
+    rows: Vec<Row>,
+    chains: BTreeSet<(Family, Chain)>,
+    /// What it refused.
+    set_aside: BTreeMap<RowKey, SetAside>,
+}
+
+impl Wanted {
+    fn compare(mut self, picture: &Picture) -> DiffView {
+        self.rows.sort_unstable();
+        let mut view = DiffView {
+            equal: false,
+            desired_rows: self.rows.len(),
+            kernel_rows: picture.len(),
+            tables: tables(&self.programs, picture),
+            missing: Vec::new(),
+            surplus: self.surplus(picture),
+            different: Vec::new(),
+            missing_chains: Vec::new(),
+            strays: Vec::new(),
+        };
+        for row in &self.rows {
+            match picture.row(&row.key) {
+                Some(value) if value == row.value => {}
+                Some(value) => view.different.push(DifferenceView {
+                    desired: RowView::of(row),
+                    kernel_value: value_text(value).unwrap_or_default(),
+                }),
+                None => view.missing.push(self.missing(row)),
             }
         }
+        let lacks = |(family, chain): &(Family, Chain)| {
+            picture.table(*family).is_none_or(|table| !table.chains.contains(chain))
+        };
+        let missing = self.chains.into_iter().filter(lacks);
+        view.missing_chains = missing.map(|(family, chain)| (family, chain.to_string())).collect();
+        let tables = Family::ALL.into_iter().filter_map(|family| picture.table(family));
+        view.strays = tables.flat_map(|table| &table.strays).map(StrayView::of).collect();
+        view.equal = view.is_equal();
+        view
     }
-    view.surplus = held.into_iter().map(|(key, value)| RowView::of(&Row { key, value })).collect();
-    view.missing_chains = ledger
-        .desired_chains()
-        .into_iter()
-        .filter(|(family, chain)| {
-            state.table(*family).is_none_or(|table| !table.chains.contains(chain))
-        })
-        .map(|(family, chain)| (family, chain.to_string()))
-        .collect();
-    let strays = Family::ALL.into_iter().filter_map(|family| state.table(family));
-    view.strays = strays.flat_map(|table| &table.strays).map(StrayView::of).collect();
-    view.equal = view.is_equal();
-    view
+
+    fn missing(&self, row: &Row) -> RowView {
+        let aside = self.set_aside.get(&row.key);
+        RowView {
+            state: aside.map(|_| RowState::SetAside),
+            reason: aside.map(|aside| refusal(aside.errno)),
+            ..RowView::of(row)
+        }
+    }
+
+    /// Rows of the kernel that nobody wants. Ours have to be sorted.
+    fn surplus(&self, picture: &Picture) -> Vec<RowView> {
+        let wanted = |key: &RowKey| self.rows.binary_search_by(|row| row.key.cmp(key)).is_ok();
+        let mut surplus: Vec<Row> = picture.rows().filter(|row| !wanted(&row.key)).collect();
+        surplus.sort_unstable();
+        surplus.iter().map(RowView::of).collect()
+    }
 }
 
 impl DiffView {
@@ -143,10 +169,10 @@ impl DiffView {
     }
 }
 
-fn tables(programs: &[Program], state: &KernelState) -> Vec<TableDiffView> {
+fn tables(programs: &[Program], picture: &Picture) -> Vec<TableDiffView> {
     let table = |family| {
         let program = programs.iter().find(|program| program.family() == family);
-        let table = state.table(family);
+        let table = picture.table(family);
         TableDiffView {
             family,
             program: program_state(program, table),
@@ -178,7 +204,7 @@ pub(super) fn program_state(program: Option<&Program>, table: Option<&TableState
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
     use sliceproxy_dataplane::fake::Tampering;
-    use sliceproxy_dataplane::rows::SetName;
+    use sliceproxy_dataplane::rows::{RowValue, SetName};
 
     use super::*;
     use crate::view::shop;
@@ -186,7 +212,7 @@ mod tests {
     #[test]
     fn an_empty_kernel_lacks_everything() {
         let engine = shop::engine("node-a1");
-        let view = diff(&engine, &KernelState::default());
+        let view = diff(&engine, Picture::default())();
         assert!(!view.equal);
         assert_eq!(view.missing.len(), engine.ledger().len());
         assert!(view.tables.iter().all(|table| table.program == ProgramState::Missing));
@@ -198,7 +224,7 @@ mod tests {
         let mut engine = shop::engine("node-a1");
         engine.sync().unwrap();
         let state = engine.kernel_mut().state();
-        let view = diff(&engine, &state);
+        let view = diff(&engine, state.clone().into())();
         assert!(view.equal, "{view:?}");
 
         let mut backends: Vec<Row> =
@@ -217,7 +243,7 @@ mod tests {
         kernel.tamper(Tampering::Damage(Family::V6, "chain select".into()));
         kernel.tamper(Tampering::Identity(Family::V4, Some("another".into())));
         let state = kernel.state();
-        let view = diff(&engine, &state);
+        let view = diff(&engine, state.into())();
         assert!(!view.equal);
         assert_eq!(view.missing, [RowView::of(&backends[0])]);
         assert_eq!(view.surplus, [RowView::of(&surplus)]);
@@ -233,9 +259,9 @@ mod tests {
     fn a_family_that_is_switched_off_should_have_no_table() {
         let mut engine = shop::engine("node-a1");
         engine.sync().unwrap();
-        let state = engine.kernel_mut().state();
-        let (only_v4, none) = (&engine.ledger().programs()[..1], KernelState::default());
-        assert_eq!(tables(only_v4, &state)[1].program, ProgramState::Surplus);
+        let picture = engine.picture().unwrap();
+        let (only_v4, none) = (&engine.ledger().programs()[..1], Picture::default());
+        assert_eq!(tables(only_v4, &picture)[1].program, ProgramState::Surplus);
         assert_eq!(tables(only_v4, &none)[1].program, ProgramState::Off);
     }
 }

@@ -8,10 +8,10 @@ mod names;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
-use sliceproxy_dataplane::frontend::{Family, Frontend};
-use sliceproxy_dataplane::kernel::{Kernel, KernelState};
+use sliceproxy_dataplane::frontend::Family;
+use sliceproxy_dataplane::kernel::Kernel;
+use sliceproxy_dataplane::picture::Picture;
 use sliceproxy_dataplane::program::Program;
-use sliceproxy_dataplane::rows::{AffinityRow, RowKey};
 use sliceproxy_dataplane::walk::Node;
 
 use self::held::Held;
@@ -113,13 +113,13 @@ pub struct EndpointView {
 /// Explains `target`, for the sender `from` or for examples of all kinds of senders.
 ///
 /// # Errors
-/// If there is no such Service, `from` is of the wrong family, or the kernel cannot be read.
+/// If there is no such Service, or `from` is of the wrong family.
 pub fn explain<K: Kernel>(
-    engine: &mut Engine<K>,
+    engine: &Engine<K>,
+    picture: &Picture,
     target: &Target,
     from: Option<IpAddr>,
 ) -> Result<ExplainView, NoAnswer> {
-    let state = engine.kernel_mut().read()?;
     let frontends = match target {
         Target::Frontend(frontend) => vec![*frontend],
         Target::Service(name, port) => names::frontends(engine, name, port.as_deref(), from)?,
@@ -133,8 +133,7 @@ pub fn explain<K: Kernel>(
             frontend.family()
         )));
     }
-    let clients = remembered(engine, &state, &frontends, from)?;
-    let held = Held::new(&state, clients, engine.ledger());
+    let held = Held { picture, ledger: engine.ledger() };
     let inquiry = Inquiry { engine, held: &held, node: node_of(engine), from };
     let explained: Vec<FrontendExplanation> =
         frontends.iter().map(|frontend| inquiry.frontend(*frontend)).collect();
@@ -148,26 +147,6 @@ pub fn explain<K: Kernel>(
         service_ports: inquiry.service_ports(target, &frontends, &explained),
         frontends: explained,
     })
-}
-
-/// Clients are remembered for sticky frontends only, and looked up for a named client only.
-fn remembered<K: Kernel>(
-    engine: &mut Engine<K>,
-    state: &KernelState,
-    frontends: &[Frontend],
-    from: Option<IpAddr>,
-) -> Result<Vec<AffinityRow>, NoAnswer> {
-    let Some(from) = from else { return Ok(Vec::new()) };
-    let family = Family::of(from);
-    let sticky = state.rows().any(|row| {
-        matches!(row.key, RowKey::StickyFrontend(f) if frontends.contains(&f) && f.family() == family)
-    });
-    if !sticky {
-        return Ok(Vec::new());
-    }
-    let mut clients = engine.kernel_mut().read_affinity(family)?;
-    clients.retain(|row| row.client == from);
-    Ok(clients)
 }
 
 /// The addresses that packets reach this node's own processes by.

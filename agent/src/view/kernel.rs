@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
 use sliceproxy_dataplane::frontend::Family;
-use sliceproxy_dataplane::kernel::{Kernel, KernelState, TableState};
+use sliceproxy_dataplane::kernel::{Kernel, TableState};
+use sliceproxy_dataplane::picture::Picture;
 use sliceproxy_dataplane::program::Program;
 use sliceproxy_dataplane::rows::Row;
 use sliceproxy_dataplane::transaction::Stray;
@@ -69,25 +70,32 @@ impl StrayView {
     }
 }
 
-/// `state`, with the rows of the Services that `filter` admits.
-pub fn kernel<K: Kernel>(engine: &Engine<K>, state: &KernelState, filter: &Filter) -> KernelView {
+/// `picture`, with the rows of the Services that `filter` admits. What the engine is not needed for
+/// is left to do.
+pub fn kernel<K: Kernel>(
+    engine: &Engine<K>,
+    picture: Picture,
+    filter: &Filter,
+) -> impl FnOnce() -> KernelView + use<K> {
     let shown = filter.rows(engine);
-    let tables = Family::ALL.map(|family| {
-        let program = engine.ledger().programs().iter().find(|p| p.family() == family);
-        let table = state.table(family);
-        let rows = table.into_iter().flat_map(|table| &table.rows);
-        table_view(family, program, table, rows.filter(|row| shown(&row.key)))
-    });
-    KernelView { tables: tables.into() }
+    let programs = engine.ledger().programs().to_vec();
+    move || {
+        let tables = Family::ALL.map(|family| {
+            let program = programs.iter().find(|program| program.family() == family);
+            let rows = picture.rows().filter(|row| row.key.family() == family && shown(&row.key));
+            table_view(family, program, picture.table(family), rows)
+        });
+        KernelView { tables: tables.into() }
+    }
 }
 
-fn table_view<'r>(
+fn table_view(
     family: Family,
     program: Option<&Program>,
     table: Option<&TableState>,
-    rows: impl Iterator<Item = &'r Row>,
+    rows: impl Iterator<Item = Row>,
 ) -> TableView {
-    let mut rows: Vec<&Row> = rows.collect();
+    let mut rows: Vec<Row> = rows.collect();
     rows.sort_unstable();
     TableView {
         family,
@@ -98,7 +106,7 @@ fn table_view<'r>(
         chains: table
             .map(|table| table.chains.iter().map(ToString::to_string).collect())
             .unwrap_or_default(),
-        rows: rows.into_iter().map(RowView::of).collect(),
+        rows: rows.iter().map(RowView::of).collect(),
         strays: table
             .map(|table| table.strays.iter().map(StrayView::of).collect())
             .unwrap_or_default(),

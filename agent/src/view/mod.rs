@@ -7,6 +7,7 @@ mod explain;
 mod filter;
 mod kernel;
 mod matrix;
+mod needed;
 mod question;
 mod route;
 mod rows;
@@ -24,7 +25,8 @@ pub use explain::{
 pub use filter::{Filter, FilterError};
 pub use kernel::{KernelView, StrayView, TableView, kernel};
 pub use matrix::{MatrixEndpointView, MatrixNodeView, MatrixPortView, MatrixView, matrix};
-pub use question::{Answer, NoAnswer, Question};
+pub use needed::Needed;
+pub use question::{Answer, Draft, NoAnswer, Question};
 pub use route::{ChoiceView, OutcomeKind, RouteView, share};
 pub use rows::{RowState, RowView, rows};
 pub use services::{FrontendView, ServicePortView, Treatment, services};

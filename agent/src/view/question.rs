@@ -5,9 +5,10 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 use sliceproxy_dataplane::kernel::{Kernel, KernelError};
+use sliceproxy_dataplane::picture::Picture;
 
 use super::{
-    DiffView, ExplainView, Filter, KernelView, RowView, ServicePortView, SliceView, Target,
+    DiffView, ExplainView, Filter, KernelView, Needed, RowView, ServicePortView, SliceView, Target,
     TopologyView, diff, explain, kernel, rows, services, slices, topology,
 };
 use crate::engine::Engine;
@@ -70,6 +71,22 @@ pub enum Answer {
     Diff(DiffView),
     /// To [`Question::Explain`].
     Explain(ExplainView),
+}
+
+/// An answer that may still have to be written out.
+pub struct Draft(Box<dyn FnOnce() -> Answer + Send>);
+
+impl std::fmt::Debug for Draft {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Draft").finish_non_exhaustive()
+    }
+}
+
+impl Draft {
+    /// Writes it out. Takes a while where there is much to tell.
+    pub fn write_out(self) -> Answer {
+        (self.0)()
+    }
 }
 
 impl Question {
@@ -136,29 +153,61 @@ impl Question {
         matches!(self, Self::Kernel(_) | Self::Diff)
     }
 
-    /// Answers it. The kernel is read, never written.
+    /// Whether a picture of the kernel is needed, and which clients of it.
+    pub fn needs(&self) -> Option<Needed> {
+        match self {
+            Self::Services(_) | Self::Slices(_) | Self::Rows(_) | Self::Topology(_) => None,
+            Self::Kernel(_) | Self::Diff => Some(Needed { client: None }),
+            Self::Explain { from, .. } => Some(Needed { client: *from }),
+        }
+    }
+
+    /// Answers it, from `picture` where it [needs](Question::needs) one. Does here what it takes the
+    /// engine for; a draft is written out anywhere.
     ///
     /// # Errors
     /// See [`NoAnswer`].
-    pub fn answer<K: Kernel>(&self, engine: &mut Engine<K>) -> Result<Answer, NoAnswer> {
+    pub fn answer<K: Kernel + 'static>(
+        &self,
+        engine: &Engine<K>,
+        picture: Picture,
+    ) -> Result<Draft, NoAnswer> {
         if !engine.is_listed() {
             return Err(NoAnswer::NotListed);
         }
-        Ok(match self {
+        let answer = match self {
             Self::Services(filter) => Answer::Services(services(engine, filter)),
             Self::Slices(filter) => Answer::Slices(slices(engine, filter)),
             Self::Rows(filter) => Answer::Rows(rows(engine, filter)),
             Self::Kernel(filter) => {
-                let state = engine.kernel_mut().read()?;
-                Answer::Kernel(kernel(engine, &state, filter))
+                let view = kernel(engine, picture, filter);
+                return Ok(Draft(Box::new(|| Answer::Kernel(view()))));
             }
             Self::Topology(filter) => Answer::Topology(topology(engine, filter)),
             Self::Diff => {
-                let state = engine.kernel_mut().read()?;
-                Answer::Diff(diff(engine, &state))
+                let view = diff(engine, picture);
+                return Ok(Draft(Box::new(|| Answer::Diff(view()))));
             }
-            Self::Explain { target, from } => Answer::Explain(explain(engine, target, *from)?),
-        })
+            Self::Explain { target, from } => {
+                Answer::Explain(explain(engine, &picture, target, *from)?)
+            }
+        };
+        Ok(Draft(Box::new(|| answer)))
+    }
+
+    /// Answers it at once, for whoever has the engine for himself.
+    ///
+    /// # Errors
+    /// See [`NoAnswer`].
+    pub fn answer_alone<K: Kernel + 'static>(
+        &self,
+        engine: &mut Engine<K>,
+    ) -> Result<Answer, NoAnswer> {
+        let picture = match self.needs() {
+            Some(needed) => needed.read(engine.kernel_mut())?,
+            None => Picture::default(),
+        };
+        Ok(self.answer(engine, picture)?.write_out())
     }
 
     /// Reads an answer to this question from its JSON.
@@ -211,7 +260,7 @@ mod tests {
             let (name, parameters) = query.split_once('?').unwrap_or((&query, ""));
             let parameters = parameters.split_terminator('&').filter_map(|p| p.split_once('='));
             assert_eq!(Question::parse(name, parameters).unwrap(), question);
-            let answer = question.answer(&mut engine).unwrap();
+            let answer = question.answer_alone(&mut engine).unwrap();
             let json = serde_json::to_vec(&answer).unwrap();
             assert_eq!(question.read(&json).unwrap(), answer, "{query}");
         }
@@ -223,7 +272,7 @@ mod tests {
         let mut engine =
             Engine::new(config.settings(), sliceproxy_dataplane::fake::FakeKernel::new()).unwrap();
         for question in all() {
-            let answer = question.answer(&mut engine);
+            let answer = question.answer_alone(&mut engine);
             assert!(matches!(answer, Err(NoAnswer::NotListed)), "{answer:?}");
         }
     }

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use nix::libc::{ENOBUFS, ENOENT};
 
 use crate::frontend::Family;
-use crate::kernel::{Committed, Kernel, KernelError, KernelState};
+use crate::kernel::{Committed, Kernel, KernelError, KernelState, Pass, ReadBeside, Reader};
 use crate::program::Program;
 use crate::rows::{AffinityRow, Row, RowKey, RowValue};
 use crate::transaction::{Stray, Transaction};
@@ -282,6 +282,22 @@ impl Kernel for SharedKernel {
     }
 
     fn read_affinity(&mut self, family: Family) -> Result<Vec<AffinityRow>, KernelError> {
+        self.lock().read_affinity(family)
+    }
+}
+
+impl ReadBeside for SharedKernel {
+    fn reader(&self) -> Box<dyn Reader> {
+        Box::new(self.clone())
+    }
+}
+
+impl Reader for SharedKernel {
+    fn pass(&mut self) -> Result<Pass, KernelError> {
+        Ok(Pass { state: self.lock().read()?, exact: true })
+    }
+
+    fn clients(&mut self, family: Family) -> Result<Vec<AffinityRow>, KernelError> {
         self.lock().read_affinity(family)
     }
 }

@@ -2,9 +2,9 @@
 
 use std::fs;
 
+use super::dump::ask;
 use super::layout::comment_in;
 use super::number::{family_number, flag, message, table};
-use super::read::ask;
 use super::socket::{Channel, DumpEnd};
 use crate::frontend::Family;
 use crate::kernel::KernelError;

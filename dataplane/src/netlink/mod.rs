@@ -9,7 +9,8 @@
 //! | `batch` | a transaction as one batch |
 //! | `refusal` | error answers in the transaction's words |
 //! | `socket` | sending and receiving |
-//! | `decode`, `compare`, `heading`, `read` | reading back |
+//! | `decode`, `compare`, `heading`, `dump`, `read` | reading back |
+//! | `reader` | the same beside commits, on a socket of its own |
 //! | `watch` | changes made by others |
 //! | `foreign`, `leftovers` | tables of others, and chains in them |
 //! | `conntrack` and `flow` | remembered flows, shown and deleted |
@@ -18,6 +19,7 @@ mod batch;
 mod compare;
 mod conntrack;
 mod decode;
+mod dump;
 mod element;
 mod expression;
 mod flow;
@@ -27,6 +29,7 @@ mod layout;
 mod leftovers;
 mod number;
 mod read;
+mod reader;
 mod refusal;
 mod rule;
 mod socket;
@@ -38,13 +41,14 @@ mod wire;
 use std::io;
 
 use crate::frontend::Family;
-use crate::kernel::{Committed, Kernel, KernelError, KernelState};
+use crate::kernel::{Committed, Kernel, KernelError, KernelState, ReadBeside, Reader};
 use crate::program::{Program, ProgramConfig};
 use crate::rows::{AffinityRow, RowKey, RowValue};
 use crate::transaction::Transaction;
 use batch::{Batch, ROWS_PER_MESSAGE};
 pub use conntrack::NetlinkConntrack;
 use number::message;
+use reader::NetlinkReader;
 use refusal::{Fault, Verdict};
 use socket::Channel;
 pub use watch::{Noticed, Waker, Watch};
@@ -55,6 +59,8 @@ pub struct NetlinkKernel {
     channel: Channel,
     batch: Batch,
     programs: [Program; 2],
+    /// Opened here, because this thread is in the right network namespace.
+    reader: NetlinkReader,
 }
 
 impl NetlinkKernel {
@@ -67,7 +73,9 @@ impl NetlinkKernel {
     pub fn open(config: &ProgramConfig) -> Result<Self, KernelError> {
         let batch = Batch::new(kernel_is_at_least(6, 3));
         let programs = Family::ALL.map(|family| Program::new(family, config));
-        Ok(Self { channel: Channel::open()?, batch, programs })
+        let channel = Channel::open()?;
+        let reader = NetlinkReader::new(Channel::open()?, programs.clone());
+        Ok(Self { channel, batch, programs, reader })
     }
 
     /// The number by which the kernel names the author of our commits, for [`Watch::open`].
@@ -173,14 +181,25 @@ impl Kernel for NetlinkKernel {
     }
 
     fn expect(&mut self, programs: &[Program]) {
-        for program in programs {
-            let own = self.programs.iter_mut().filter(|own| own.family() == program.family());
-            own.for_each(|own| own.clone_from(program));
-        }
+        replace(&mut self.programs, programs);
     }
 
     fn read_affinity(&mut self, family: Family) -> Result<Vec<AffinityRow>, KernelError> {
         read::affinity(&mut self.channel, family)
+    }
+}
+
+impl ReadBeside for NetlinkKernel {
+    fn reader(&self) -> Box<dyn Reader> {
+        Box::new(self.reader.clone())
+    }
+}
+
+/// Takes over the programs that are among `new`; the other family keeps its own.
+fn replace(programs: &mut [Program; 2], new: &[Program]) {
+    for program in new {
+        let own = programs.iter_mut().filter(|own| own.family() == program.family());
+        own.for_each(|own| own.clone_from(program));
     }
 }
 

@@ -1,29 +1,25 @@
 //! Reading back: what there is in the kernel, not what we wrote. Dumps are taken again until they
-//! are of a single moment; whatever belongs to others is passed over.
+//! are of a single moment; those that are taken beside commits are only graded.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::thread;
 use std::time::Duration;
 
 use nix::libc::ENOENT;
 
-use super::compare::{FoundChain, FoundSet, FoundTable};
-use super::decode::{self, Received};
+use super::dump::{Clients, Reading, ask, current_generation, each_element};
 use super::element as elements;
-use super::heading::{self, Heading};
-use super::layout::Layout;
-use super::number::{
-    SUBSYSTEM, chain, element, family_number, flag, generation, message, rule, set,
-};
+use super::number::{element, family_number, flag, message};
 use super::socket::{Channel, DumpEnd};
-use super::wire::{Attributes, Buffer, Message};
-use crate::frontend::{Family, Protocol};
-use crate::kernel::{KernelError, KernelState, TableState};
-use crate::program::{Program, TABLE, sets};
-use crate::rows::{AffinityRow, Row, RowKey, RowValue, SetName};
+use super::wire::Buffer;
+use crate::frontend::Family;
+use crate::kernel::{KernelError, KernelState, Pass, TableState};
+use crate::program::{Program, TABLE};
+use crate::rows::{AffinityRow, RowKey, RowValue};
 
 const ATTEMPTS: u32 = 8;
+/// How often clients are read beside commits.
+const CLIENT_PASSES: u32 = 2;
 /// Doubled with each attempt: a hash table that grows after a bulk load takes a while.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 
@@ -32,17 +28,13 @@ pub(super) fn state(
     channel: &mut Channel,
     programs: &[Program; 2],
 ) -> Result<KernelState, KernelError> {
-    until_whole(channel, KernelState::eq, |reading| {
-        let mut state = KernelState::default();
-        for program in programs {
-            let table = reading.table(program)?;
-            match program.family() {
-                Family::V4 => state.v4 = table,
-                Family::V6 => state.v6 = table,
-            }
-        }
-        Ok(state)
-    })
+    until_whole(channel, KernelState::eq, |reading| reading.tables(programs))
+}
+
+/// Both tables in a single pass, whatever is committed meanwhile.
+pub(super) fn pass(channel: &mut Channel, programs: &[Program; 2]) -> Result<Pass, KernelError> {
+    let (state, grade) = attempt(channel, |reading| reading.tables(programs))?;
+    Ok(Pass { state, exact: grade.is_exact() })
 }
 
 /// The remembered clients of one table; none if there is no table.
@@ -55,17 +47,23 @@ pub(super) fn affinity(
         let without_time = |row: &AffinityRow| AffinityRow { expires_ms: 0, ..*row };
         before.iter().map(without_time).eq(now.iter().map(without_time))
     };
-    until_whole(channel, is_same, |reading| {
-        let mut rows = BTreeMap::new();
-        let mut twice = false;
-        reading.elements(family, SetName::Affinity.as_str(), |received| {
-            if let Some(row) = received.affinity(family) {
-                twice |= rows.insert((row.frontend, row.client), row).is_some();
-            }
-        })?;
-        reading.torn |= twice;
-        Ok(rows.into_values().collect())
-    })
+    until_whole(channel, is_same, |reading| Ok(reading.clients(family)?.into_values().collect()))
+}
+
+/// The same beside commits. Who is passed over once is hardly so again: the passes are taken together.
+pub(super) fn affinity_beside(
+    channel: &mut Channel,
+    family: Family,
+) -> Result<Vec<AffinityRow>, KernelError> {
+    let mut rows = Clients::new();
+    for _ in 0..CLIENT_PASSES {
+        let (found, grade) = attempt(channel, |reading| reading.clients(family))?;
+        rows.extend(found);
+        if grade.is_exact() {
+            break;
+        }
+    }
+    Ok(rows.into_values().collect())
 }
 
 /// The value of a single row, or `None`.
@@ -114,268 +112,47 @@ fn until_whole<T>(
 ) -> Result<T, KernelError> {
     let mut pause = FIRST_PAUSE;
     let mut before = None;
-    for attempt in 1..=ATTEMPTS {
-        let generation = current_generation(channel)?;
-        let mut reading = Reading { channel: &mut *channel, torn: false, doubtful: false };
-        let result = read(&mut reading)?;
-        let (torn, doubtful) = (reading.torn, reading.doubtful);
-        let undisturbed = generation == current_generation(channel)?;
+    for number in 1..=ATTEMPTS {
+        let (result, grade) = attempt(channel, &mut read)?;
         let again = before.as_ref().is_some_and(|before| is_same(before, &result));
         // A count that stays wrong is the kernel's way of counting, not ours.
-        let is_settled = again && (!doubtful || attempt == ATTEMPTS);
-        if !torn && (undisturbed && !doubtful || is_settled) {
+        let is_settled = again && (!grade.doubtful || number == ATTEMPTS);
+        if grade.is_exact() || !grade.torn && is_settled {
             return Ok(result);
         }
-        tracing::debug!(attempt, torn, doubtful, undisturbed, "reading the tables once more");
-        before = Some(result).filter(|_| !torn);
+        tracing::debug!(attempt = number, ?grade, "reading the tables once more");
+        before = Some(result).filter(|_| !grade.torn);
         thread::sleep(pause);
         pause *= 2;
     }
     Err(KernelError::Torn(ATTEMPTS))
 }
 
-/// The number of the last commit in the network namespace, whoever made it.
-fn current_generation(channel: &mut Channel) -> Result<Option<u32>, KernelError> {
-    let mut found = None;
-    let kind = message::GET_GENERATION;
-    ask(
-        channel,
-        kind,
-        flag::ACK,
-        0,
-        |_| {},
-        |answer| {
-            found = answer.attributes().find(generation::ID).and_then(|id| id.number());
-        },
-    )?;
-    Ok(found)
-}
-
-/// One request of `nf_tables` and its answers.
-pub(super) fn ask(
-    channel: &mut Channel,
-    kind: u16,
-    flags: u16,
-    family: u8,
-    write: impl FnOnce(&mut Buffer),
-    mut each: impl FnMut(Message<'_>),
-) -> Result<DumpEnd, KernelError> {
-    let mut request = Buffer::default();
-    let kind = SUBSYSTEM << 8 | kind;
-    let sequence = channel.next_sequence();
-    let start = request.begin_message(kind, flag::REQUEST | flags, sequence, family, 0);
-    write(&mut request);
-    request.end_message(start);
-    channel.ask(&request, |answer| {
-        if answer.number_in(SUBSYSTEM).is_some() {
-            each(answer);
-        }
-        Ok(())
-    })
-}
-
-fn each_element(attributes: Attributes<'_>, mut each: impl FnMut(Received<'_>)) {
-    if let Some(list) = attributes.find(element::LIST_ELEMENTS) {
-        for one in list.nested() {
-            each(Received::parse(one.nested()));
-        }
-    }
-}
-
-/// One attempt at reading.
-struct Reading<'a> {
-    channel: &'a mut Channel,
+/// How far one attempt can be trusted.
+#[derive(Debug, Clone, Copy)]
+struct Grade {
     /// It is of more than one moment.
     torn: bool,
     /// The kernel counts otherwise than we do.
     doubtful: bool,
+    /// Nobody committed anything meanwhile.
+    undisturbed: bool,
 }
 
-impl Reading<'_> {
-    fn table(&mut self, program: &Program) -> Result<Option<TableState>, KernelError> {
-        let family = program.family();
-        let (heading, end) = heading::read(self.channel, family)?;
-        self.note(end)?;
-        let Some(Heading { comment, dormant, .. }) = heading else { return Ok(None) };
-        let mut found = FoundTable { sets: self.sets(family)?, chains: self.chains(family)? };
-        self.rules(family, &mut found)?;
-        self.protocol_sets(family, &mut found)?;
-        let mut state = TableState {
-            identity: Program::identity_in(&comment).map(ToOwned::to_owned),
-            damage: dormant
-                .then(|| "the table is dormant: the kernel passes it over".to_owned())
-                .into_iter()
-                .chain(found.damage(program))
-                .collect(),
-            chains: found.row_chains(program),
-            ..TableState::default()
-        };
-        for definition in sets() {
-            let Some(set) = found.sets.get(definition.name.as_str()) else { continue };
-            if definition.name != SetName::Affinity {
-                self.rows(family, definition.name, set, &mut state)?;
-            }
-        }
-        Ok(Some(state))
+impl Grade {
+    fn is_exact(self) -> bool {
+        self.undisturbed && !self.torn && !self.doubtful
     }
+}
 
-    /// Remembers how a dump ended. What is not there has been removed, or never was.
-    fn note(&mut self, end: DumpEnd) -> Result<(), KernelError> {
-        match end {
-            DumpEnd::Whole | DumpEnd::Refused(ENOENT) => Ok(()),
-            DumpEnd::Interrupted => {
-                self.torn = true;
-                Ok(())
-            }
-            DumpEnd::Refused(errno) => Err(io::Error::from_raw_os_error(errno).into()),
-        }
-    }
-
-    /// A dump of our table's objects. The kernel filters where it can, and so do we.
-    fn dump(
-        &mut self,
-        kind: u16,
-        family: Family,
-        mut each: impl FnMut(Attributes<'_>),
-    ) -> Result<(), KernelError> {
-        // Chains, rules and sets all have the table's name as attribute 1.
-        let write = |out: &mut Buffer| out.text(rule::TABLE, TABLE);
-        let number = family_number(family);
-        let end = ask(self.channel, kind, flag::DUMP, number, write, |answer| {
-            let attributes = answer.attributes();
-            let name = attributes.find(rule::TABLE).and_then(|name| name.text());
-            if name == Some(TABLE) && answer.family() == Some(number) {
-                each(attributes);
-            }
-        })?;
-        self.note(end)
-    }
-
-    fn sets(&mut self, family: Family) -> Result<BTreeMap<String, FoundSet>, KernelError> {
-        let mut found = BTreeMap::new();
-        self.dump(message::GET_SET, family, |attributes| {
-            let number = |kind| attributes.find(kind).and_then(|a| a.number());
-            let Some(name) = attributes.find(set::NAME).and_then(|name| name.text()) else {
-                return;
-            };
-            let data_type = number(set::DATA_TYPE).unwrap_or_default();
-            // What a verdict takes in the kernel's memory is its own affair.
-            let data_len = number(set::DATA_LEN).filter(|_| data_type != set::VERDICT_TYPE);
-            let layout = Layout {
-                flags: number(set::FLAGS).unwrap_or_default(),
-                key_type: number(set::KEY_TYPE).unwrap_or_default(),
-                key_len: number(set::KEY_LEN).unwrap_or_default(),
-                data_type,
-                data_len: data_len.unwrap_or_default(),
-            };
-            let count = number(set::COUNT);
-            found.insert(name.to_owned(), FoundSet { layout, count, is_protocols: false });
-        })?;
-        Ok(found)
-    }
-
-    fn chains(&mut self, family: Family) -> Result<BTreeMap<String, FoundChain>, KernelError> {
-        let mut found = BTreeMap::new();
-        self.dump(message::GET_CHAIN, family, |attributes| {
-            let Some(name) = attributes.find(chain::NAME).and_then(|name| name.text()) else {
-                return;
-            };
-            let hook = attributes.find(chain::HOOK).map(|hook| hook.nested());
-            let hook_number = |kind| hook.and_then(|hook| hook.find(kind)?.number());
-            let found_chain = FoundChain {
-                hook: hook_number(chain::HOOK_NUMBER),
-                priority: hook_number(chain::HOOK_PRIORITY).map(u32::cast_signed),
-                kind: attributes.find(chain::TYPE).and_then(|a| a.text()).map(ToOwned::to_owned),
-                policy: attributes.find(chain::POLICY).and_then(|a| a.number()),
-                rules: Vec::new(),
-            };
-            found.insert(name.to_owned(), found_chain);
-        })?;
-        Ok(found)
-    }
-
-    fn rules(&mut self, family: Family, found: &mut FoundTable) -> Result<(), KernelError> {
-        self.dump(message::GET_RULE, family, |attributes| {
-            let name = attributes.find(rule::CHAIN).and_then(|name| name.text());
-            let chain = name.and_then(|name| found.chains.get_mut(name));
-            if let Some(chain) = chain {
-                let expressions = attributes.find(rule::EXPRESSIONS);
-                chain.rules.push(expressions.map(|e| e.value.to_vec()).unwrap_or_default());
-            }
-        })
-    }
-
-    /// Finds out which anonymous sets are `{ tcp, udp, sctp }`.
-    fn protocol_sets(&mut self, family: Family, found: &mut FoundTable) -> Result<(), KernelError> {
-        let anonymous = found.sets.iter_mut().filter(|(_, set)| set.is_anonymous());
-        for (name, set) in anonymous {
-            let mut protocols = Vec::new();
-            self.elements(family, name, |received| {
-                protocols.push(match *received.key {
-                    [number] => Protocol::from_number(number),
-                    _ => None,
-                });
-            })?;
-            protocols.sort();
-            set.is_protocols = protocols.iter().eq(Protocol::ALL.map(Some).iter());
-        }
-        Ok(())
-    }
-
-    fn elements(
-        &mut self,
-        family: Family,
-        set: &str,
-        mut each: impl FnMut(Received<'_>),
-    ) -> Result<(), KernelError> {
-        let write = |out: &mut Buffer| {
-            out.text(element::LIST_TABLE, TABLE);
-            out.text(element::LIST_SET, set);
-        };
-        let number = family_number(family);
-        let end = ask(self.channel, message::GET_ELEMENTS, flag::DUMP, number, write, |answer| {
-            each_element(answer.attributes(), &mut each);
-        })?;
-        self.note(end)
-    }
-
-    fn rows(
-        &mut self,
-        family: Family,
-        name: SetName,
-        set: &FoundSet,
-        state: &mut TableState,
-    ) -> Result<(), KernelError> {
-        if name == SetName::ServiceCidrs {
-            return self.networks(family, state);
-        }
-        let (mut rows, mut strays): (Vec<Row>, Vec<_>) = (Vec::new(), Vec::new());
-        self.elements(family, name.as_str(), |received| match received.row(family, name) {
-            Some(row) => rows.push(row),
-            None => strays.push(received.stray(family, name)),
-        })?;
-        // While its hash table is being rebuilt, the kernel gives some elements twice and others
-        // not at all, without a word.
-        rows.sort_unstable();
-        strays.sort_unstable();
-        let same_key = |pair: &[Row]| matches!(pair, [a, b] if a.key == b.key);
-        let same_stray = |pair: &[_]| matches!(pair, [a, b] if a == b);
-        self.torn |= rows.windows(2).any(same_key) || strays.windows(2).any(same_stray);
-        let counted = u32::try_from(rows.len() + strays.len()).ok();
-        self.doubtful |= set.count.is_some() && set.count != counted;
-        state.rows.append(&mut rows);
-        state.strays.append(&mut strays);
-        Ok(())
-    }
-
-    fn networks(&mut self, family: Family, state: &mut TableState) -> Result<(), KernelError> {
-        let mut bounds = Vec::new();
-        self.elements(family, SetName::ServiceCidrs.as_str(), |received| {
-            bounds.push((received.key.to_vec(), received.interval_end));
-        })?;
-        let (rows, strays) = decode::networks(family, bounds);
-        state.rows.extend(rows);
-        state.strays.extend(strays);
-        Ok(())
-    }
+fn attempt<T>(
+    channel: &mut Channel,
+    read: impl FnOnce(&mut Reading<'_>) -> Result<T, KernelError>,
+) -> Result<(T, Grade), KernelError> {
+    let generation = current_generation(channel)?;
+    let mut reading = Reading { channel: &mut *channel, torn: false, doubtful: false };
+    let result = read(&mut reading)?;
+    let Reading { torn, doubtful, .. } = reading;
+    let undisturbed = generation == current_generation(channel)?;
+    Ok((result, Grade { torn, doubtful, undisturbed }))
 }

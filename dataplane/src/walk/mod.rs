@@ -18,7 +18,7 @@ use crate::frontend::Endpoint;
 use crate::program::{HookPoint, Program};
 use crate::rows::{RowValue, SetName, Slot};
 
-pub use rows::{Rows, Snapshot};
+pub use rows::Rows;
 
 /// Slots that a walk looks at in one map; a chain that draws from more is not one of ours.
 pub const SLOT_LIMIT: u32 = 1 << 20;

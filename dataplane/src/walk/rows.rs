@@ -5,14 +5,12 @@ use std::hash::BuildHasher;
 use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
-use rustc_hash::FxHashMap;
 
 use super::KeyPart;
 use crate::cidr;
 use crate::frontend::{Endpoint, Frontend, Protocol};
-use crate::kernel::KernelState;
 use crate::program::{ChainDef, Program};
-use crate::rows::{AffinityRow, Chain, RowKey, RowValue, SetName};
+use crate::rows::{Chain, RowKey, RowValue, SetName};
 
 /// The state that a packet meets.
 pub trait Rows {
@@ -39,36 +37,6 @@ impl<S: BuildHasher> Rows for HashMap<RowKey, RowValue, S> {
 impl Rows for BTreeMap<RowKey, RowValue> {
     fn row(&self, key: &RowKey) -> Option<RowValue> {
         self.get(key).copied()
-    }
-}
-
-/// What was read back from a kernel, indexed for walks.
-#[derive(Debug, Clone, Default)]
-pub struct Snapshot {
-    rows: FxHashMap<RowKey, RowValue>,
-    clients: FxHashMap<(Frontend, IpAddr), Endpoint>,
-}
-
-impl Snapshot {
-    /// Indexes the rows of `state` and the remembered clients.
-    pub fn new(state: &KernelState, clients: impl IntoIterator<Item = AffinityRow>) -> Self {
-        Self {
-            rows: state.rows().map(|row| (row.key, row.value)).collect(),
-            clients: clients
-                .into_iter()
-                .map(|row| ((row.frontend, row.client), row.endpoint))
-                .collect(),
-        }
-    }
-}
-
-impl Rows for Snapshot {
-    fn row(&self, key: &RowKey) -> Option<RowValue> {
-        self.rows.get(key).copied()
-    }
-
-    fn remembered(&self, frontend: Frontend, client: IpAddr) -> Option<Endpoint> {
-        self.clients.get(&(frontend, client)).copied()
     }
 }
 

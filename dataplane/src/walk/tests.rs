@@ -8,7 +8,7 @@ use super::*;
 use crate::frontend::{Frontend, Protocol};
 use crate::program::{PodTraffic, ProgramConfig};
 use crate::rows::{AffinityRow, Chain, Row, RowKey, Verdict};
-use crate::{frontend::Family, kernel::KernelState, kernel::TableState};
+use crate::{frontend::Family, kernel::KernelState, kernel::TableState, picture::Picture};
 
 const POD: &str = "10.244.1.5";
 const OUTSIDE: &str = "192.0.2.9";
@@ -225,14 +225,14 @@ fn source_ranges_are_checked_before_anything_else() {
 }
 
 /// The Service of [`web`] with session affinity, as it is read back from a kernel.
-fn sticky(clients: Vec<AffinityRow>) -> Snapshot {
+fn sticky(clients: Vec<AffinityRow>) -> Picture {
     let web_frontend = frontend("10.96.0.1:80");
     let mut all: Vec<Row> =
         web().into_iter().filter(|row| row.key != RowKey::Service(web_frontend)).collect();
     all.push(Row::service(web_frontend, Verdict::Goto(Chain::Sticky(3))));
     all.push(Row::sticky_frontend(web_frontend, Chain::Learn(600)));
     let table = TableState { rows: all, ..TableState::default() };
-    Snapshot::new(&KernelState { v4: Some(table), v6: None }, clients)
+    Picture::from(KernelState { v4: Some(table), v6: None }).with_clients(clients)
 }
 
 #[test]

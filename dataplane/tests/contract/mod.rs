@@ -1,6 +1,7 @@
 //! What every [`Kernel`] must do, whether it is real or not. Each case starts with a kernel that
 //! has none of our tables.
 
+pub(crate) mod beside;
 mod samples;
 
 use std::net::SocketAddr;

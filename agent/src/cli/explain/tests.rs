@@ -8,7 +8,8 @@ fn shown(node: &str, target: &str, from: Option<&str>) -> String {
     let mut engine = snapshot.engine(sliceproxy_dataplane::fake::FakeKernel::new()).unwrap();
     engine.sync().unwrap();
     let from = from.map(|from| from.parse().unwrap());
-    let explanation = explain(&mut engine, &target.parse().unwrap(), from).unwrap();
+    let picture = engine.picture().unwrap();
+    let explanation = explain(&engine, &picture, &target.parse().unwrap(), from).unwrap();
     let mut page = Page::piped();
     show(&mut page, &explanation);
     page.text().to_owned()

@@ -67,7 +67,7 @@ impl<K: Kernel> Inquiry<'_, K> {
             Some(from) => vec![surroundings.sender(from)],
             None => surroundings.examples(family, allowed.unwrap_or_default()),
         };
-        let unhandled = match (self.program(family), self.held.state.table(family)) {
+        let unhandled = match (self.program(family), self.held.picture.table(family)) {
             (None, _) => Err(format!("{family} is switched off here")),
             (_, None) => Err(format!("the kernel has no table {} sliceproxy", family.nft_name())),
             (Some(program), Some(_)) => Ok(program),
@@ -102,7 +102,7 @@ impl<K: Kernel> Inquiry<'_, K> {
                 continue;
             }
             let name = format!("table {} sliceproxy", family.nft_name());
-            match program_state(self.program(family), self.held.state.table(family)) {
+            match program_state(self.program(family), self.held.picture.table(family)) {
                 ProgramState::Current => {}
                 ProgramState::Missing => warnings.push(format!("the kernel has no {name}")),
                 ProgramState::Off | ProgramState::Surplus => {
@@ -118,7 +118,7 @@ impl<K: Kernel> Inquiry<'_, K> {
         let concerns = |key: &RowKey| key.frontend().is_some_and(|f| frontends.contains(&f));
         let desired = self.engine.ledger().desired_rows().filter(|row| concerns(&row.key));
         let wrong = desired.filter(|row| self.held.row(&row.key) != Some(row.value)).count();
-        let held = self.held.state.rows().filter(|row| concerns(&row.key));
+        let held = self.held.picture.rows().filter(|row| concerns(&row.key));
         let surplus = held.filter(|row| self.engine.ledger().desired(&row.key).is_none()).count();
         if wrong + surplus > 0 {
             warnings.push(format!(

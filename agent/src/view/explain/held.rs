@@ -3,42 +3,31 @@
 use std::net::IpAddr;
 
 use sliceproxy_dataplane::frontend::{Endpoint, Frontend};
-use sliceproxy_dataplane::kernel::KernelState;
 use sliceproxy_dataplane::ledger::Ledger;
+use sliceproxy_dataplane::picture::Picture;
 use sliceproxy_dataplane::program::{ChainDef, Program};
-use sliceproxy_dataplane::rows::{AffinityRow, Chain, RowKey, RowValue};
-use sliceproxy_dataplane::walk::{Rows, Snapshot};
+use sliceproxy_dataplane::rows::{Chain, RowKey, RowValue};
+use sliceproxy_dataplane::walk::Rows;
 
 /// Rows, clients and chains that were read back.
 pub(super) struct Held<'a> {
-    snapshot: Snapshot,
-    pub(super) state: &'a KernelState,
+    pub(super) picture: &'a Picture,
     /// Knows what the chains of groups contain.
-    ledger: &'a Ledger,
-}
-
-impl<'a> Held<'a> {
-    pub(super) fn new(
-        state: &'a KernelState,
-        clients: Vec<AffinityRow>,
-        ledger: &'a Ledger,
-    ) -> Self {
-        Self { snapshot: Snapshot::new(state, clients), state, ledger }
-    }
+    pub(super) ledger: &'a Ledger,
 }
 
 impl Rows for Held<'_> {
     fn row(&self, key: &RowKey) -> Option<RowValue> {
-        self.snapshot.row(key)
+        self.picture.row(key)
     }
 
     fn remembered(&self, frontend: Frontend, client: IpAddr) -> Option<Endpoint> {
-        self.snapshot.remembered(frontend, client)
+        self.picture.remembered(frontend, client)
     }
 
     fn chain(&self, program: &Program, chain: Chain) -> Option<ChainDef> {
         let exists = chain == Chain::RejectNow
-            || self.state.table(program.family()).is_some_and(|t| t.chains.contains(&chain));
+            || self.picture.table(program.family()).is_some_and(|t| t.chains.contains(&chain));
         exists.then(|| program.row_chain(chain, self.ledger.group(chain)))
     }
 }

@@ -8,7 +8,7 @@ use sliceproxy_dataplane::rows::{AffinityRow, SetName};
 
 use super::*;
 use crate::model::{Event, Service};
-use crate::view::{OutcomeKind, shop};
+use crate::view::{Needed, OutcomeKind, shop};
 
 fn synced(node: &str, gates: &str) -> Engine<FakeKernel> {
     let mut engine = shop::snapshot(node, gates).engine(FakeKernel::new()).unwrap();
@@ -18,12 +18,14 @@ fn synced(node: &str, gates: &str) -> Engine<FakeKernel> {
 
 fn told(engine: &mut Engine<FakeKernel>, target: &str, from: Option<&str>) -> ExplainView {
     let from = from.map(|from| from.parse().unwrap());
-    explain(engine, &target.parse().unwrap(), from).unwrap()
+    let picture = Needed { client: from }.read(engine.kernel_mut()).unwrap();
+    explain(engine, &picture, &target.parse().unwrap(), from).unwrap()
 }
 
 fn refused(engine: &mut Engine<FakeKernel>, target: &str, from: Option<&str>) -> String {
     let from = from.map(|from| from.parse().unwrap());
-    explain(engine, &target.parse().unwrap(), from).unwrap_err().to_string()
+    let picture = engine.picture().unwrap();
+    explain(engine, &picture, &target.parse().unwrap(), from).unwrap_err().to_string()
 }
 
 /// Who is told what.
