@@ -72,6 +72,8 @@ fn a_running_agent_has_frugal_memory_settings() {
     let binary = agent::binary().unwrap();
     assert!(command.starts_with(binary.to_str().unwrap()), "{command:?}");
     assert!(command.contains("--node-name=node-a1"), "{command:?}");
+    let name = fs::read_to_string(format!("{process}/comm")).unwrap();
+    assert_eq!(name.trim_end(), "sliceproxy", "what ps and pgrep call it");
     assert!(agent.stop().unwrap().success());
 }
 

@@ -18,8 +18,10 @@ pub fn be_frugal() {
     if env::var_os(VARIABLE).is_some() {
         return;
     }
+    // By its path and not as /proc/self/exe, which the kernel would name it after.
+    let Ok(program) = env::current_exe() else { return };
     let mut words = env::args_os();
-    let mut command = Command::new("/proc/self/exe");
+    let mut command = Command::new(program);
     if let Some(name) = words.next() {
         command.arg0(name);
     }
