@@ -62,7 +62,7 @@ enum Found {
     AtOnce(KernelState),
     Merged(Picture),
     Other(Picture),
-    Unsure(Picture),
+    Unsure,
 }
 
 impl Reading {
@@ -79,18 +79,19 @@ impl Reading {
         Ok(match self.look(reader)? {
             Found::AtOnce(_) | Found::Merged(_) => Finding::AsKnown,
             Found::Other(picture) => Finding::Other(Box::new(picture)),
-            Found::Unsure(_) => Finding::Unsure,
+            Found::Unsure => Finding::Unsure,
         })
     }
 
-    /// What the kernel holds. Takes its time as well.
+    /// What the kernel holds; nothing if commits come too thick to be sure. Takes its time as well.
     ///
     /// # Errors
     /// See [`KernelError`].
-    pub fn picture(&self, reader: &mut dyn Reader) -> Result<Picture, KernelError> {
+    pub fn picture(&self, reader: &mut dyn Reader) -> Result<Option<Picture>, KernelError> {
         Ok(match self.look(reader)? {
-            Found::AtOnce(state) => state.into(),
-            Found::Merged(picture) | Found::Other(picture) | Found::Unsure(picture) => picture,
+            Found::AtOnce(state) => Some(state.into()),
+            Found::Merged(picture) | Found::Other(picture) => Some(picture),
+            Found::Unsure => None,
         })
     }
 
@@ -121,7 +122,7 @@ impl Reading {
                 return Ok(Found::Merged(picture));
             }
         }
-        Ok(if exact { Found::Other(picture) } else { Found::Unsure(picture) })
+        Ok(if exact { Found::Other(picture) } else { Found::Unsure })
     }
 
     /// Makes `picture`, which this reading has found, one of now. Cheap; for the thread that commits.

@@ -12,8 +12,7 @@ use axum::extract::{Path as UrlPath, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use sliceproxy_dataplane::kernel::{Kernel, Reader};
-use sliceproxy_dataplane::picture::Picture;
+use sliceproxy_dataplane::kernel::{Kernel, KernelError, Reader};
 use sliceproxy_dataplane::reading::Reading;
 use tokio::net::UnixListener;
 
@@ -172,22 +171,26 @@ async fn draft<K: Kernel + 'static>(
     handle: &Handle<K>,
     question: Question,
 ) -> Result<Result<Draft, NoAnswer>, Stopped> {
-    let Some(needed) = question.needs() else {
-        return handle.ask(move |engine| question.answer(engine, Picture::default())).await;
-    };
-    let look = move |reading: Reading, reader: &mut dyn Reader| {
-        needed.read_beside(&reading, reader).map(|picture| (reading, picture))
-    };
-    match handle.read(look).await? {
-        Ok((reading, mut picture)) => {
-            let answer = move |engine: &mut Engine<K>| {
-                reading.amend(&mut picture);
-                question.answer(engine, picture)
-            };
-            handle.ask(answer).await
+    if let Some(needed) = question.needs() {
+        let look = move |reading: Reading, reader: &mut dyn Reader| {
+            let picture = needed.read_beside(&reading, reader)?;
+            Ok(picture.map(|picture| (reading, picture)))
+        };
+        let found: Result<_, KernelError> = handle.read(look).await?;
+        match found {
+            Ok(Some((reading, mut picture))) => {
+                let answer = move |engine: &mut Engine<K>| {
+                    reading.amend(&mut picture);
+                    question.answer(engine, picture)
+                };
+                return handle.ask(answer).await;
+            }
+            // Commits come too thick: this time they have to wait.
+            Ok(None) => {}
+            Err(error) => return Ok(Err(error.into())),
         }
-        Err(error) => Ok(Err(error.into())),
     }
+    handle.ask(move |engine| question.answer_alone(engine)).await
 }
 
 fn unavailable(stopped: Stopped) -> Response {

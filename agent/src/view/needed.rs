@@ -16,7 +16,7 @@ pub struct Needed {
 }
 
 impl Needed {
-    /// Reads it beside commits.
+    /// Reads it beside commits; nothing if they come too thick for that.
     ///
     /// # Errors
     /// If the kernel cannot be read.
@@ -24,9 +24,9 @@ impl Needed {
         self,
         reading: &Reading,
         reader: &mut dyn Reader,
-    ) -> Result<Picture, KernelError> {
-        let picture = reading.picture(reader)?;
-        self.with_clients(picture, |family| reader.clients(family))
+    ) -> Result<Option<Picture>, KernelError> {
+        let Some(picture) = reading.picture(reader)? else { return Ok(None) };
+        self.with_clients(picture, |family| reader.clients(family)).map(Some)
     }
 
     /// Reads it from a kernel that does nothing else meanwhile.

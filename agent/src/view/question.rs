@@ -195,19 +195,19 @@ impl Question {
         Ok(Draft(Box::new(|| answer)))
     }
 
-    /// Answers it at once, for whoever has the engine for himself.
+    /// Answers it from what the engine's own kernel holds, which does nothing else meanwhile.
     ///
     /// # Errors
     /// See [`NoAnswer`].
     pub fn answer_alone<K: Kernel + 'static>(
         &self,
         engine: &mut Engine<K>,
-    ) -> Result<Answer, NoAnswer> {
+    ) -> Result<Draft, NoAnswer> {
         let picture = match self.needs() {
             Some(needed) => needed.read(engine.kernel_mut())?,
             None => Picture::default(),
         };
-        Ok(self.answer(engine, picture)?.write_out())
+        self.answer(engine, picture)
     }
 
     /// Reads an answer to this question from its JSON.
@@ -260,7 +260,7 @@ mod tests {
             let (name, parameters) = query.split_once('?').unwrap_or((&query, ""));
             let parameters = parameters.split_terminator('&').filter_map(|p| p.split_once('='));
             assert_eq!(Question::parse(name, parameters).unwrap(), question);
-            let answer = question.answer_alone(&mut engine).unwrap();
+            let answer = question.answer_alone(&mut engine).unwrap().write_out();
             let json = serde_json::to_vec(&answer).unwrap();
             assert_eq!(question.read(&json).unwrap(), answer, "{query}");
         }

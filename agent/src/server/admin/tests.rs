@@ -39,7 +39,7 @@ async fn questions_are_answered_over_the_socket_until_the_end() {
     let path = folder.path().join("run/admin.sock");
     let mut engine = engine(SharedKernel::default());
     let question = Question::Services("shop/web".parse().unwrap());
-    let expected = question.answer_alone(&mut engine).unwrap();
+    let expected = question.answer_alone(&mut engine).unwrap().write_out();
     let handle = drive(engine);
 
     let socket = AdminSocket::bind(&path).unwrap();
@@ -137,6 +137,16 @@ async fn changes_do_not_wait_for_a_question_about_the_kernel() {
     // It has been read before the change, and is told as of now.
     let Answer::Diff(diff) = asked.await.unwrap() else { panic!() };
     assert!(diff.equal, "{diff:?}");
+}
+
+#[tokio::test]
+async fn where_commits_come_too_thick_to_read_beside_them_they_wait() {
+    let kernel = GatedKernel::default();
+    let handle = drive(engine(kernel.clone()));
+    kernel.leave_out_rows();
+    kernel.let_pass(usize::MAX);
+    let Answer::Diff(diff) = ask(&handle, Question::Diff).await else { panic!() };
+    assert!(diff.equal && diff.kernel_rows > 0, "{diff:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
