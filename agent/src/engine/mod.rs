@@ -321,7 +321,7 @@ impl<K: Kernel> Engine<K> {
         &self.here
     }
 
-    /// This node's own object.
+    /// This node's own object, as it was last seen.
     pub fn node(&self) -> Option<&Node> {
         self.node.as_deref()
     }
