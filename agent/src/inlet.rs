@@ -82,7 +82,8 @@ impl<K: 'static> Inlet<K> {
         Self { handle, node_addresses, pod_networks, reporting, announcements }
     }
 
-    /// The addresses of this node's object; `None` until it is known whether there is one.
+    /// The addresses that this node's object named last; `None` until it is known whether there is
+    /// such an object.
     pub fn node_addresses(&self) -> watch::Receiver<Option<Vec<IpAddr>>> {
         self.node_addresses.subscribe()
     }
@@ -114,8 +115,15 @@ impl<K: 'static> Inlet<K> {
         }
         let addresses = node.map(|node| node.addresses.clone()).unwrap_or_default();
         self.node_addresses.send_if_modified(|known| {
-            let changed = known.as_ref() != Some(&addresses);
-            *known = Some(addresses);
+            // The interfaces have theirs still: a Node that is deleted, or just made anew and without
+            // addresses yet, is no reason to close node ports.
+            let silent = addresses.is_empty() && known.is_some();
+            let changed = !silent && known.as_ref() != Some(&addresses);
+            if changed {
+                *known = Some(addresses);
+            } else if node.is_none() && known.as_ref().is_some_and(|known| !known.is_empty()) {
+                warn!("this node's Node object is gone: going on with what it said last");
+            }
             changed
         });
     }

@@ -11,6 +11,7 @@ use crate::driver::{self, Observer, Pace};
 use crate::engine::{Engine, Settings, SyncError, Synced};
 
 const LIMIT: Duration = Duration::from_secs(20);
+const PACE: Pace = Pace { min_period: Duration::ZERO, read_back: Duration::from_secs(3600) };
 
 /// Says when the kernel holds what is desired.
 struct Reporter(std::sync::mpsc::Sender<Synced>);
@@ -35,9 +36,25 @@ fn config() -> Arc<Config> {
     Arc::new(Config::load(&flags).unwrap().config)
 }
 
+fn engine(config: &Config, kernel: SharedKernel) -> Engine<SharedKernel> {
+    let settings = Settings {
+        node: config.node_name.clone(),
+        families: Family::ALL.to_vec(),
+        program: config.program(&[]),
+        topology_routing: false,
+        zone_regions: std::collections::BTreeMap::new(),
+    };
+    Engine::new(settings, kernel).unwrap()
+}
+
 fn node(networks: &[&str]) -> Event {
     let pod_cidrs = networks.iter().map(|text| text.parse().unwrap()).collect();
     Event::Node(Some(Arc::new(Node { pod_cidrs, ..Node::default() })))
+}
+
+fn addressed(addresses: &[&str]) -> Event {
+    let addresses = addresses.iter().map(|text| text.parse().unwrap()).collect();
+    Event::Node(Some(Arc::new(Node { addresses, ..Node::default() })))
 }
 
 fn identities(kernel: &SharedKernel) -> Vec<Option<String>> {
@@ -49,17 +66,9 @@ fn identities(kernel: &SharedKernel) -> Vec<Option<String>> {
 async fn the_program_follows_the_nodes_pod_networks() {
     let config = config();
     let kernel = SharedKernel::new(FakeKernel::new());
-    let settings = Settings {
-        node: config.node_name.clone(),
-        families: Family::ALL.to_vec(),
-        program: config.program(&[]),
-        topology_routing: false,
-        zone_regions: std::collections::BTreeMap::new(),
-    };
-    let engine = Engine::new(settings, kernel.clone()).unwrap().awaiting_program();
-    let pace = Pace { min_period: Duration::ZERO, read_back: Duration::from_secs(3600) };
+    let engine = engine(&config, kernel.clone()).awaiting_program();
     let (sender, synced) = std::sync::mpsc::channel();
-    let (handle, thread) = driver::start(engine, pace, Reporter(sender)).unwrap();
+    let (handle, thread) = driver::start(engine, PACE, Reporter(sender)).unwrap();
     let inlet = Inlet::new(&config, handle.clone(), Reporting::new(&config), Recorder::off());
 
     inlet.take(Event::AllServices(vec![]));
@@ -98,20 +107,40 @@ async fn the_program_follows_the_nodes_pod_networks() {
     assert_eq!(kernel.lock().commits(), commits, "what its pods use is not forgotten");
 }
 
+#[tokio::test]
+async fn node_addresses_outlive_the_node_object() {
+    let config = config();
+    let engine = engine(&config, SharedKernel::new(FakeKernel::new()));
+    let (sender, _) = std::sync::mpsc::channel();
+    let (handle, _) = driver::start(engine, PACE, Reporter(sender)).unwrap();
+    let inlet = Inlet::new(&config, handle, Reporting::new(&config), Recorder::off());
+    let mut addresses = inlet.node_addresses();
+    let mut news = || {
+        let has_changed = addresses.has_changed().unwrap();
+        let known = addresses.borrow_and_update().clone();
+        has_changed.then_some(known.map(|list| list.iter().map(ToString::to_string).collect()))
+    };
+    let list =
+        |texts: &[&str]| Some(Some(texts.iter().map(ToString::to_string).collect::<Vec<String>>()));
+    for (event, expected) in [
+        (Event::Node(None), list(&[])),
+        (addressed(&["172.18.0.11", "fd00::b"]), list(&["172.18.0.11", "fd00::b"])),
+        (Event::Node(None), None),
+        (addressed(&[]), None),
+        (addressed(&["172.18.0.11", "fd00::b"]), None),
+        (addressed(&["172.18.0.12"]), list(&["172.18.0.12"])),
+    ] {
+        inlet.take(event.clone());
+        assert_eq!(news(), expected, "{event:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn pod_networks_that_do_not_come_end_the_wait_with_a_reason() {
     let config = config();
-    let settings = Settings {
-        node: config.node_name.clone(),
-        families: Family::ALL.to_vec(),
-        program: config.program(&[]),
-        topology_routing: false,
-        zone_regions: std::collections::BTreeMap::new(),
-    };
-    let engine = Engine::new(settings, SharedKernel::new(FakeKernel::new())).unwrap();
-    let pace = Pace { min_period: Duration::ZERO, read_back: Duration::from_secs(3600) };
+    let engine = engine(&config, SharedKernel::new(FakeKernel::new()));
     let (sender, _) = std::sync::mpsc::channel();
-    let (handle, _) = driver::start(engine, pace, Reporter(sender)).unwrap();
+    let (handle, _) = driver::start(engine, PACE, Reporter(sender)).unwrap();
     let inlet = Inlet::new(&config, handle, Reporting::new(&config), Recorder::off());
     let missing = inlet.pod_networks_missing_for(Duration::from_secs(300)).await.to_string();
     assert!(missing.contains("\"n1\"") && missing.contains("300 s"), "{missing}");

@@ -51,6 +51,7 @@ impl Candidate {
 
 /// Slots that changed, for the two kinds of traffic, and hairpins.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is an effect of its own")]
 pub struct PoolChanges {
     /// Slots of the endpoints for policy Cluster.
     pub cluster: SlotChanges,
@@ -58,6 +59,9 @@ pub struct PoolChanges {
     pub local: SlotChanges,
     /// Whether [`Pool::hairpins`] are other ones now.
     pub hairpins: bool,
+    /// Whether [`Pool::local_scope`] is another one now: the same endpoints may be ready instead of
+    /// terminating, which changes no slot.
+    pub local_scope: bool,
     /// Whether an endpoint that was used for either kind of traffic no longer is.
     pub endpoints_left: bool,
     /// Whether an endpoint, used or not, may no longer answer UDP flows that it has.
@@ -65,9 +69,14 @@ pub struct PoolChanges {
 }
 
 impl PoolChanges {
-    /// Whether nothing changed.
+    /// Whether no slot and no hairpin changed.
     pub fn is_empty(&self) -> bool {
         self.cluster.is_empty() && self.local.is_empty() && !self.hairpins
+    }
+
+    /// Whether other endpoints on this node may be ready now.
+    pub fn concern_checks(&self) -> bool {
+        self.local_scope || !self.local.is_empty()
     }
 }
 
@@ -325,7 +334,8 @@ impl Pool {
     ) -> PoolChanges {
         let choice = choose(&self.tally, here, wishes);
         let local_scope = choose_local(&self.tally);
-        let same = choice.scope == self.choice.scope && local_scope == self.local_scope;
+        let other_local_scope = local_scope != self.local_scope;
+        let same = choice.scope == self.choice.scope && !other_local_scope;
         (self.choice, self.local_scope) = (choice, local_scope);
         let suspects: Vec<Endpoint> = if same {
             touched.into_iter().collect()
@@ -344,7 +354,14 @@ impl Pool {
         let cluster = refill(&mut self.cluster, &standings, |standing| scope.admits(standing));
         let local = refill(&mut self.local, &standings, |standing| local_scope.admits(standing));
         let hairpins = self.update_hairpins(&standings);
-        PoolChanges { cluster, local, hairpins, endpoints_left, stopped_answering: false }
+        PoolChanges {
+            cluster,
+            local,
+            hairpins,
+            local_scope: other_local_scope,
+            endpoints_left,
+            stopped_answering: false,
+        }
     }
 
     fn update_hairpins(&mut self, suspects: &[(Endpoint, Option<Standing>)]) -> bool {

@@ -216,7 +216,9 @@ impl World {
             Event::ServiceRemoved(name) => drop(self.services.remove(&name)),
             Event::Slice(slice) => drop(self.slices.insert(slice.name.clone(), slice)),
             Event::SliceRemoved(name) => drop(self.slices.remove(&name)),
-            event @ Event::Node(_) => drop(self.facts.insert("node", event)),
+            // What it said last stays in force.
+            Event::Node(None) => {}
+            event @ Event::Node(Some(_)) => drop(self.facts.insert("node", event)),
             event @ Event::NodePortAddresses(_) => drop(self.facts.insert("addresses", event)),
             event @ Event::ServiceCidrs(_) => drop(self.facts.insert("cidrs", event)),
             other => panic!("not generated: {other:?}"),

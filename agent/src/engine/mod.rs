@@ -91,6 +91,8 @@ pub struct Engine<K> {
     /// UDP frontends whose flows are to be looked at after the next transaction.
     flows_due: BTreeSet<Frontend>,
     restraint: Restraint,
+    /// Health checks may have to answer something else after the next transaction.
+    checks_due: bool,
     /// `last-change-trigger-time` of the slices that changed since the last transaction.
     triggers: Vec<i64>,
 }
@@ -129,6 +131,7 @@ impl<K: Kernel> Engine<K> {
             // Endpoints may have gone, and timeouts changed, while no agent was running.
             affinity_due: families,
             restraint: Restraint::default(),
+            checks_due: false,
             triggers: Vec::new(),
         })
     }
@@ -318,7 +321,7 @@ impl<K: Kernel> Engine<K> {
         &self.here
     }
 
-    /// This node's own object.
+    /// This node's own object, as it was last seen.
     pub fn node(&self) -> Option<&Node> {
         self.node.as_deref()
     }

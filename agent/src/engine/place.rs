@@ -10,7 +10,12 @@ use crate::model::{Node, Region, ZoneRegions};
 use crate::topology::Here;
 
 impl<K: Kernel> Engine<K> {
+    /// A Node object that is gone says nothing of the machine, which is where it was: what the object
+    /// said last stays, until another one says something else.
     pub(super) fn set_node(&mut self, node: Option<Arc<Node>>) {
+        if node.is_none() {
+            return;
+        }
         let addresses_changed = node_addresses(node.as_ref()) != node_addresses(self.node.as_ref());
         self.node = node;
         let here = self.place(self.here.regions.clone());

@@ -28,8 +28,9 @@ impl<K: Kernel> Engine<K> {
     pub(super) fn refresh(&mut self, old: Option<&Arc<Service>>, new: Option<&Arc<Service>>) {
         let Some(name) = new.or(old).map(|service| service.name.clone()) else { return };
         let before = self.ports.remove(&name).unwrap_or_default();
-        let sticky = [old, new].into_iter().flatten().any(|s| s.affinity_timeout.is_some());
-        if sticky && old.is_some() {
+        let either = |has: fn(&Service) -> bool| [old, new].into_iter().flatten().any(|s| has(s));
+        self.checks_due |= either(|service| service.health_check_node_port.is_some());
+        if either(|service| service.affinity_timeout.is_some()) && old.is_some() {
             self.affinity_due.extend(before.iter().map(|port| port.pool.family()));
         }
         let mut affected = BTreeSet::new();
@@ -192,6 +193,8 @@ impl<K: Kernel> Engine<K> {
             for port in self.ports.get_mut(&name.service).into_iter().flatten() {
                 if port.name == name {
                     let changes = port.pool.reselect(&self.here, &wishes);
+                    self.checks_due |=
+                        service.health_check_node_port.is_some() && changes.concern_checks();
                     let owned = port.entitled(&self.claims);
                     let gained = port.render(&service, &owned, &changes, terms, &mut self.ledger);
                     self.flows_due.extend(flows::udp(gained));

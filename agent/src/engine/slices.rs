@@ -61,6 +61,7 @@ impl<K: Kernel> Engine<K> {
             if changes.stopped_answering || (!before.0 && after.0) {
                 self.flows_due.extend(flows::udp(port.owned().copied()));
             }
+            self.checks_due |= service.health_check_node_port.is_some() && changes.concern_checks();
             if service.affinity_timeout.is_some() && changes.endpoints_left {
                 self.affinity_due.insert(port.pool.family());
             }

@@ -53,6 +53,9 @@ pub struct Synced {
     pub repaired: bool,
     /// Limits that keep a part of a Service from being served, and did not before.
     pub exceeded: Vec<(ServiceName, Excess)>,
+    /// Whether a Service that has or had a health check, or its ready endpoints on this node, changed
+    /// since the last sync; rows do not tell.
+    pub checks_due: bool,
     /// UDP flows that are to be looked at now.
     pub flow_checks: Vec<FlowCheck>,
 }
@@ -156,6 +159,7 @@ impl<K: Kernel> Engine<K> {
         }
         synced.exceeded = std::mem::take(&mut self.restraint.news);
         synced.triggers = std::mem::take(&mut self.triggers);
+        synced.checks_due = std::mem::take(&mut self.checks_due);
         if synced.repaired {
             self.flows_due.extend(flows::repaired(&synced.added));
         }

@@ -119,6 +119,12 @@ impl HealthCheckNodePorts {
         }
     }
 
+    /// What every server answers now.
+    #[cfg(test)]
+    pub(super) fn wanted(&self) -> BTreeMap<(Family, u16), HealthCheck> {
+        self.shared.wanted.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn open_socket(&self, address: SocketAddr, key: (Family, u16)) -> AbortHandle {
         let server = Server { shared: Arc::clone(&self.shared), key };
         let (failures, retry) = (self.failures.clone(), self.retry);

@@ -8,7 +8,6 @@ use std::time::{Duration, SystemTime};
 
 use sliceproxy_dataplane::frontend::Family;
 use sliceproxy_dataplane::kernel::Kernel;
-use sliceproxy_dataplane::rows::{RowKey, SetName};
 
 use super::health::Health;
 use super::health_check_node_port::{HealthCheck, HealthCheckNodePorts};
@@ -18,10 +17,6 @@ use crate::driver::Observer;
 use crate::engine::{Engine, SyncError, Synced};
 use crate::model::Event;
 use crate::topology::LocalScope;
-
-/// Longest time after which health checks are compared with everything there is, although no row
-/// that concerns them was written.
-const FULL_LOOK: Duration = Duration::from_secs(30);
 
 /// Notes an event on its way to the engine: a sign of life, and maybe news of this node.
 pub fn note_event(event: &Event, health: &Health, metrics: &Metrics, at: Moment) {
@@ -50,7 +45,6 @@ pub struct ServerObserver {
     checks: Option<HealthCheckNodePorts>,
     start: SystemTime,
     synced_once: bool,
-    full_look_due: Option<Moment>,
 }
 
 impl ServerObserver {
@@ -61,7 +55,7 @@ impl ServerObserver {
         checks: Option<HealthCheckNodePorts>,
         start: Moment,
     ) -> Self {
-        Self { health, metrics, checks, start: start.wall, synced_once: false, full_look_due: None }
+        Self { health, metrics, checks, start: start.wall, synced_once: false }
     }
 
     fn note_sync<K: Kernel>(&mut self, engine: &Engine<K>, synced: &Synced, took: Duration) {
@@ -98,14 +92,9 @@ impl ServerObserver {
         }
     }
 
-    /// Brings health checks up to date, if a row was written that may concern them.
+    /// Brings health checks up to date, if they may have changed.
     fn update_checks<K: Kernel>(&mut self, engine: &Engine<K>, synced: &Synced) {
-        let Some(checks) = &mut self.checks else { return };
-        let now = Moment::now();
-        let overdue = self.full_look_due.is_none_or(|due| now.steady >= due.steady);
-        let keys = synced.added.iter().map(|row| &row.key).chain(&synced.deleted);
-        if overdue || keys.into_iter().any(concerns_checks) {
-            self.full_look_due = Some(now.after(FULL_LOOK));
+        if let Some(checks) = self.checks.as_mut().filter(|_| synced.checks_due) {
             checks.update(wanted_checks(engine));
         }
     }
@@ -154,11 +143,6 @@ fn latency(trigger: i64, start: SystemTime, now: SystemTime) -> Option<Duration>
     now.duration_since(stamp).ok()
 }
 
-/// Only Services with `externalTrafficPolicy: Local` have health checks, and these have such rows.
-fn concerns_checks(key: &RowKey) -> bool {
-    matches!(key.set(), SetName::LocalServices | SetName::LocalBackends)
-}
-
 /// The health checks of all Services that ask for one, in each family that they have.
 fn wanted_checks<K: Kernel>(engine: &Engine<K>) -> BTreeMap<(Family, u16), HealthCheck> {
     let mut wanted = BTreeMap::new();
@@ -185,3 +169,7 @@ fn wanted_checks<K: Kernel>(engine: &Engine<K>) -> BTreeMap<(Family, u16), Healt
 #[cfg(test)]
 #[path = "observer_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "observer_checks_tests.rs"]
+mod checks_tests;

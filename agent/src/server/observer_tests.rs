@@ -13,16 +13,20 @@ use crate::model::{
 };
 use crate::server::Survey;
 
-struct Agent {
-    engine: Engine<SharedKernel>,
-    kernel: SharedKernel,
-    observer: ServerObserver,
+pub(super) struct Agent {
+    pub(super) engine: Engine<SharedKernel>,
+    pub(super) kernel: SharedKernel,
+    pub(super) observer: ServerObserver,
     health: Arc<Health>,
     metrics: Metrics,
 }
 
 impl Agent {
     fn new() -> Self {
+        Self::with(None)
+    }
+
+    pub(super) fn with(checks: Option<HealthCheckNodePorts>) -> Self {
         let kernel = SharedKernel::new(FakeKernel::new());
         let settings = Settings {
             node: NodeName::new("n1").unwrap(),
@@ -34,19 +38,19 @@ impl Agent {
         let health = Arc::new(Health::new(Duration::from_secs(60)));
         let start = Moment::now();
         let metrics = Metrics::new(Arc::clone(&health), &FeatureGates::default(), start);
-        let observer = ServerObserver::new(Arc::clone(&health), metrics.clone(), None, start);
+        let observer = ServerObserver::new(Arc::clone(&health), metrics.clone(), checks, start);
         let engine = Engine::new(settings, kernel.clone()).unwrap();
         Self { engine, kernel, observer, health, metrics }
     }
 
     /// As the driver does it.
-    fn take(&mut self, event: Event) {
+    pub(super) fn take(&mut self, event: Event) {
         note_event(&event, &self.health, &self.metrics, Moment::now());
         self.engine.apply(event);
         self.observer.queued(&self.engine);
     }
 
-    fn sync(&mut self) {
+    pub(super) fn sync(&mut self) {
         let took = Duration::from_millis(1);
         match self.engine.sync() {
             Ok(synced) => self.observer.synced(&self.engine, &synced, took),
@@ -65,14 +69,9 @@ impl Agent {
         let text = self.metrics.encode();
         assert!(text.contains(&format!("\n{line}\n")), "{line}\n{text}");
     }
-
-    fn checks(&self) -> Vec<(Family, u16, usize)> {
-        let checks = wanted_checks(&self.engine);
-        checks.iter().map(|((f, port), check)| (*f, *port, check.local_endpoints)).collect()
-    }
 }
 
-fn service() -> Service {
+pub(super) fn service() -> Service {
     let port = |name: &str, port| ServicePort {
         name: name.into(),
         protocol: Protocol::Tcp,
@@ -97,7 +96,7 @@ fn service() -> Service {
 }
 
 /// Endpoints by last byte, node, and whether they are ready or only terminate.
-fn slice(endpoints: &[(u8, &str, bool)]) -> Arc<Slice> {
+pub(super) fn slice(endpoints: &[(u8, &str, bool)]) -> Arc<Slice> {
     let endpoint = |&(last, node, ready): &(u8, &str, bool)| SliceEndpoint {
         address: [10, 244, 0, last].into(),
         conditions: Conditions { ready, serving: true, terminating: !ready },
@@ -176,33 +175,6 @@ fn the_node_decides_about_eligibility() {
         agent.take(event);
         assert_eq!(agent.health.is_node_eligible(), eligible);
     }
-}
-
-#[test]
-fn a_health_check_counts_different_ready_addresses_on_this_node() {
-    let mut agent = Agent::listed();
-    for (endpoints, expected) in [
-        (&[(1, "n1", true), (2, "n2", true)][..], 1),
-        (&[(1, "n1", true), (3, "n1", true), (2, "n2", true)], 2),
-        (&[(1, "n1", false), (3, "n1", true)], 1),
-        (&[(1, "n1", false), (2, "n2", true)], 0),
-        (&[], 0),
-    ] {
-        agent.take(Event::Slice(slice(endpoints)));
-        assert_eq!(agent.checks(), [(Family::V4, 30_000, expected)], "{endpoints:?}");
-    }
-    let without = Service { health_check_node_port: None, ..service() };
-    agent.take(Event::Service(Arc::new(without)));
-    assert_eq!(agent.checks(), []);
-}
-
-#[test]
-fn rows_that_change_a_health_check_are_noticed() {
-    let mut agent = Agent::listed();
-    agent.sync();
-    agent.take(Event::Slice(slice(&[(1, "n1", true), (3, "n1", true), (2, "n2", true)])));
-    let synced = agent.engine.sync().unwrap();
-    assert!(synced.added.iter().any(|row| concerns_checks(&row.key)));
 }
 
 #[test]

@@ -2,7 +2,8 @@
 //!
 //! An address counts if an interface of this network namespace has it and the configuration wants
 //! it. With `primary`, the default, that is the address the Node object names first in each family;
-//! while that is not known, no node port is served: serving all would be a guess.
+//! while that is not known, no node port is served: serving all would be a guess. A Node object that
+//! goes away leaves what it said.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -38,8 +39,8 @@ enum AddressError {
 }
 
 /// Sends [`Event::NodePortAddresses`] whenever they change, until the task is dropped. `node` has
-/// the addresses of this node's Node object; `None` while nothing is known of it, which the first
-/// event waits for, though not forever.
+/// the addresses that this node's Node object named last; `None` while nothing is known of it, which
+/// the first event waits for, though not forever.
 pub async fn follow(
     wanted: NodePortAddresses,
     mut node: watch::Receiver<Option<Vec<IpAddr>>>,

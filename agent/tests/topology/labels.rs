@@ -43,14 +43,17 @@ fn a_zone_label_that_is_added_changed_and_removed() {
     }
 }
 
-/// Nobody knows the labels of a Node that is gone: all endpoints are right again.
+/// The machine is where it was: as kube-proxy does, a deleted Node is ignored, and one made anew
+/// followed.
 #[test]
-fn a_node_that_is_deleted_has_no_zone() {
+fn a_node_that_is_deleted_keeps_its_zone() {
     let mut cluster = listed(true, ONE_PER_ZONE);
     cluster.tell(node(Some("a"), None));
     assert_eq!(cluster.inside(), "1");
     cluster.tell(Event::Node(None));
-    assert_eq!(cluster.inside(), "1 2 3");
+    assert_eq!(cluster.inside(), "1");
+    cluster.tell(node(None, None));
+    assert_eq!(cluster.inside(), "1 2 3", "made anew, without labels yet");
 }
 
 #[test]
