@@ -50,7 +50,7 @@ pub fn run(args: &RunArgs, flags: BTreeMap<String, String>) -> Result<ExitCode> 
     if let Some(path) = &args.write_config_to {
         return write_config(&config, path);
     }
-    logging::init(config.logging);
+    logging::init(config.logging).context("cannot start the log")?;
     for warning in loaded.warnings {
         warn!("{warning}");
     }
@@ -144,6 +144,14 @@ async fn serve(
         missing = inlet.pod_networks_missing() => return Err(missing.into()),
         result = source => result?,
     }
+    // The engine finishes what it has begun. Whoever asks again does not want to wait for that.
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        std::process::exit(exit::FAILED.into());
+    });
     handle.stop();
     if thread.join().is_err() {
         error!("the engine's thread panicked");
