@@ -35,10 +35,7 @@ pub fn main() -> ExitCode {
         Command::Diff(args) => Ok(diff::run(&args)),
         Command::Render(args) => render::run(&args),
         Command::Cleanup(args) => cleanup::run(&args),
-        Command::Completions(args) => {
-            args.write(&mut std::io::stdout());
-            Ok(exit::OK)
-        }
+        Command::Completions(args) => output::write_out(&args.script()).map(|()| exit::OK),
     };
     let code = result.unwrap_or_else(|error| {
         logging::say(&format!("error: {}", sentence(&error)));

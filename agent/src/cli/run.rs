@@ -15,8 +15,8 @@ use tracing::{error, info, warn};
 
 use super::args::RunArgs;
 use super::engine::{start_engine, start_recorder};
-use super::exit;
 use super::reload::config_changed;
+use super::{exit, output};
 use crate::alone::Alone;
 use crate::config::changes::Changes;
 use crate::config::{Config, Source};
@@ -55,6 +55,7 @@ pub fn run(args: &RunArgs, flags: BTreeMap<String, String>) -> Result<ExitCode> 
         warn!("{warning}");
     }
     let _alone = if args.init_only { None } else { Some(claim_kernel(&config)?) };
+    node::files::raise_limit();
     let made = node::sysctl::apply(&config.conntrack)?;
     node::oom::apply(config.oom_score_adj);
     if args.init_only {
@@ -100,7 +101,7 @@ fn claim_kernel(config: &Config) -> Result<Alone> {
 fn write_config(config: &Config, path: &Path) -> Result<ExitCode> {
     let yaml = config.to_file().to_yaml();
     if path == Path::new("-") {
-        print!("{yaml}");
+        output::write_out(&yaml)?;
     } else {
         std::fs::write(path, yaml).with_context(|| format!("cannot write {}", path.display()))?;
     }
