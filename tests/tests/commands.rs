@@ -2,13 +2,13 @@
 //! their exit codes.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
-use std::process::Output;
+use std::process::{Command, Output};
 
 use serde_json::Value;
 use sliceproxy::lab::Netns;
-use sliceproxy_tests::agent::{Agent, command, printed};
+use sliceproxy_tests::agent::{Agent, binary, command, printed};
 use sliceproxy_tests::nft::Nft;
 use sliceproxy_tests::{require_root, shop};
 
@@ -161,6 +161,21 @@ fn cleanup_removes_our_tables_and_no_others() {
     let output = run(&netns, &["cleanup", "--kube-proxy"]);
     assert_eq!(stdout(&output), "removed: table ip kube-proxy, table ip6 kube-proxy\n");
     assert_eq!(nft.run(&netns, &["list", "tables"]).unwrap(), "table ip other\n");
+}
+
+#[test]
+fn output_that_cannot_be_written_is_an_error_and_no_panic() {
+    for words in [
+        &["completions", "bash"][..],
+        &["run", "--node-name=n", "--write-config-to=-"],
+        &["render", "--node-name=node-a1", "--manifests", &shop::path().to_string_lossy()],
+    ] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let output = Command::new(binary().unwrap()).args(words).stdout(full).output().unwrap();
+        let text = printed(&output);
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {text}");
+        assert!(text.starts_with("error: cannot write to standard output: "), "{words:?}: {text}");
+    }
 }
 
 #[test]

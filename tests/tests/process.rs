@@ -1,13 +1,15 @@
 //! The process around the engine: rights, configuration files, signals.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, pipe};
 use sliceproxy::lab::{Lab, NodeAddresses};
 use sliceproxy_tests::agent::{self, Agent, printed};
 use sliceproxy_tests::{require_root, shop, wait_for};
@@ -144,4 +146,45 @@ fn without_a_file_sighup_changes_nothing() {
     wait_for(text, LIMIT, || agent.log().contains(text).then_some(())).unwrap();
     agent.wait_in_sync().unwrap();
     assert!(agent.stop().unwrap().success());
+}
+
+/// A container runtime that hangs, or a terminal that was stopped with Ctrl-S.
+#[test]
+fn a_log_that_nobody_reads_holds_up_neither_answers_nor_sigterm() {
+    let lab = lab();
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("admin.sock");
+    let socket = socket.to_str().unwrap();
+    let (reader, writer) = pipe().unwrap();
+    fcntl(&writer, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
+    let manifests = shop::path();
+    let manifests = manifests.to_str().unwrap();
+    let run = ["run", "--manifests", manifests, "--node-name=node-a1", "--v=6"];
+    let mut agent = lab
+        .node()
+        .run(|| {
+            Command::new(agent::binary().unwrap())
+                .args(run)
+                .args(["--admin-socket", socket])
+                .stdout(Stdio::null())
+                .stderr(writer)
+                .spawn()
+        })
+        .unwrap()
+        .unwrap();
+    let in_step = || {
+        let output = agent::command(lab.node(), &["diff", "--admin-socket", socket]).unwrap();
+        output.status.success().then_some(())
+    };
+    let in_step = wait_for("the agent to be in step", LIMIT, in_step);
+    kill(Pid::from_raw(i32::try_from(agent.id()).unwrap()), Signal::SIGTERM).unwrap();
+    let end = wait_for("the agent to end", LIMIT, || agent.try_wait().unwrap());
+    if end.is_err() {
+        agent.kill().unwrap();
+    }
+    in_step.unwrap();
+    assert!(end.unwrap().success());
+    let mut log = String::new();
+    File::from(reader).read_to_string(&mut log).unwrap();
+    assert!(!log.is_empty() && !log.contains("SIGTERM"), "there was room for everything: {log}");
 }

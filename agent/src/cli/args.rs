@@ -388,9 +388,11 @@ fn check_offline_flags(given: &BTreeMap<String, String>) -> Result<(), clap::Err
 }
 
 impl CompletionsArgs {
-    /// Writes the script.
-    pub fn write(&self, out: &mut impl std::io::Write) {
-        clap_complete::generate(self.shell, &mut definition(), "sliceproxy", out);
+    /// The script.
+    pub fn script(&self) -> String {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut definition(), "sliceproxy", &mut script);
+        String::from_utf8_lossy(&script).into_owned()
     }
 }
 

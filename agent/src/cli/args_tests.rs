@@ -123,9 +123,8 @@ fn every_command_has_the_name_and_version_of_the_program() {
 #[test]
 fn completions_are_written_for_every_shell() {
     for shell in Shell::value_variants() {
-        let mut script = Vec::new();
-        CompletionsArgs { shell: *shell }.write(&mut script);
-        assert!(String::from_utf8(script).unwrap().contains("explain"), "{shell}");
+        let script = CompletionsArgs { shell: *shell }.script();
+        assert!(script.contains("explain"), "{shell}");
     }
 }
 

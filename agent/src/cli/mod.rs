@@ -21,7 +21,7 @@ use std::process::ExitCode;
 
 use args::Command;
 
-use crate::demo;
+use crate::{demo, logging};
 
 /// Runs the command that the process was started with.
 pub fn main() -> ExitCode {
@@ -35,15 +35,14 @@ pub fn main() -> ExitCode {
         Command::Diff(args) => Ok(diff::run(&args)),
         Command::Render(args) => render::run(&args),
         Command::Cleanup(args) => cleanup::run(&args),
-        Command::Completions(args) => {
-            args.write(&mut std::io::stdout());
-            Ok(exit::OK)
-        }
+        Command::Completions(args) => output::write_out(&args.script()).map(|()| exit::OK),
     };
-    result.unwrap_or_else(|error| {
-        eprintln!("error: {}", sentence(&error));
+    let code = result.unwrap_or_else(|error| {
+        logging::say(&format!("error: {}", sentence(&error)));
         exit::of(&error)
-    })
+    });
+    logging::flush();
+    code
 }
 
 /// An error with its causes, each part said once: some messages contain that of their cause.

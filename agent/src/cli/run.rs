@@ -15,8 +15,8 @@ use tracing::{error, info, warn};
 
 use super::args::RunArgs;
 use super::engine::{start_engine, start_recorder};
-use super::exit;
 use super::reload::config_changed;
+use super::{exit, output};
 use crate::alone::Alone;
 use crate::config::changes::Changes;
 use crate::config::{Config, Source};
@@ -50,11 +50,12 @@ pub fn run(args: &RunArgs, flags: BTreeMap<String, String>) -> Result<ExitCode> 
     if let Some(path) = &args.write_config_to {
         return write_config(&config, path);
     }
-    logging::init(config.logging);
+    logging::init(config.logging).context("cannot start the log")?;
     for warning in loaded.warnings {
         warn!("{warning}");
     }
     let _alone = if args.init_only { None } else { Some(claim_kernel(&config)?) };
+    node::files::raise_limit();
     let made = node::sysctl::apply(&config.conntrack)?;
     node::oom::apply(config.oom_score_adj);
     if args.init_only {
@@ -100,7 +101,7 @@ fn claim_kernel(config: &Config) -> Result<Alone> {
 fn write_config(config: &Config, path: &Path) -> Result<ExitCode> {
     let yaml = config.to_file().to_yaml();
     if path == Path::new("-") {
-        print!("{yaml}");
+        output::write_out(&yaml)?;
     } else {
         std::fs::write(path, yaml).with_context(|| format!("cannot write {}", path.display()))?;
     }
@@ -144,6 +145,14 @@ async fn serve(
         missing = inlet.pod_networks_missing() => return Err(missing.into()),
         result = source => result?,
     }
+    // The engine finishes what it has begun. Whoever asks again does not want to wait for that.
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        std::process::exit(exit::FAILED.into());
+    });
     handle.stop();
     if thread.join().is_err() {
         error!("the engine's thread panicked");

@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::AbortHandle;
 
+use super::connections;
 use super::health::Health;
 use super::listen::{BindFailure, RETRY, Stack, bind};
 use super::moment::Moment;
@@ -150,10 +151,8 @@ impl Server {
             let changed = self.shared.changed.notified();
             match bind(address, Stack::Single) {
                 Ok(listener) => {
-                    failed = 0;
                     let router = Router::new().fallback(answer).with_state(self.clone());
-                    // Ends only with an error of the listener: bound again then.
-                    let _ = axum::serve(listener, router).await;
+                    match connections::serve(listener, router).await {}
                 }
                 Err(source) => {
                     failed = failed.saturating_add(1);

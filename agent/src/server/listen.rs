@@ -9,6 +9,8 @@ use futures::FutureExt;
 use nix::sys::socket::{setsockopt, sockopt};
 use tokio::net::{TcpListener, TcpSocket};
 
+use super::connections;
+
 /// Pause between two tries, as kube-proxy's.
 pub const RETRY: Duration = Duration::from_secs(5);
 
@@ -65,10 +67,7 @@ pub async fn serve(
         let error = match bind(address, Stack::Dual) {
             Ok(listener) => {
                 tracing::info!(server, %address, "listening");
-                match axum::serve(listener, router.clone()).await {
-                    Ok(()) => io::Error::other("ended"),
-                    Err(error) => error,
-                }
+                match connections::serve(listener, router.clone()).await {}
             }
             Err(error) => error,
         };

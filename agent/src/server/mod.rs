@@ -6,6 +6,7 @@
 //! nothing of HTTP; the rest of this module shows them.
 
 pub mod admin;
+mod connections;
 pub mod drill_down;
 pub mod health;
 pub mod health_check_node_port;

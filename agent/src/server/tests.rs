@@ -38,7 +38,7 @@ pub(super) fn serve_somewhere(router: Router) -> SocketAddr {
     let any = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
     let listener = listen::bind(any, listen::Stack::Dual).unwrap();
     let address = listener.local_addr().unwrap();
-    tokio::spawn(async move { axum::serve(listener, router).await });
+    tokio::spawn(connections::serve(listener, router));
     address
 }
 
@@ -140,6 +140,32 @@ async fn an_address_that_is_taken_ends_it_only_if_asked_to() {
     assert!(failure.to_string().contains(&format!("cannot listen on {address} for metrics: ")));
     let retrying = listen::serve("metrics", address, Router::new(), false);
     assert!(tokio::time::timeout(Duration::from_millis(50), retrying).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_connections_keep_nobody_out() {
+    let router = Router::new().fallback(|| async { "here" });
+    let address = serve_somewhere(router);
+    let idle = tokio::task::spawn_blocking(move || {
+        let connect = |_| TcpStream::connect(address).unwrap();
+        (0..2 * connections::MOST).map(connect).collect::<Vec<_>>()
+    });
+    let mut idle = idle.await.unwrap();
+    assert!(get(address, "/").await.ends_with("here"));
+    let closed = tokio::task::spawn_blocking(move || {
+        // The newest ones are served too, when they have something to ask.
+        let newest = idle.last_mut().unwrap();
+        newest.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        newest.read_to_string(&mut answer).unwrap();
+        assert!(answer.ends_with("here"), "{answer}");
+        // The oldest are closed, without an answer.
+        idle[..connections::MOST].iter_mut().all(|stream| {
+            stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+            matches!(stream.read(&mut [0]), Ok(0))
+        })
+    });
+    assert!(closed.await.unwrap(), "more connections are open than there is room for");
 }
 
 /// Name and type of every metric of kube-proxy's nftables mode.
