@@ -5,6 +5,7 @@ pub mod alone;
 pub mod cache;
 pub mod claims;
 pub mod cli;
+pub mod clip;
 pub mod config;
 pub mod conflicts;
 pub mod conntrack;

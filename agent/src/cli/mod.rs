@@ -10,6 +10,7 @@ mod engine;
 pub mod exit;
 pub mod explain;
 mod matrix;
+mod mistake;
 pub mod offline;
 mod output;
 mod reload;
@@ -41,7 +42,7 @@ pub fn main() -> ExitCode {
         }
     };
     result.unwrap_or_else(|error| {
-        eprintln!("error: {}", sentence(&error));
+        mistake::print(&sentence(&error));
         exit::of(&error)
     })
 }

@@ -15,8 +15,8 @@ use tracing::{error, info, warn};
 
 use super::args::RunArgs;
 use super::engine::{start_engine, start_recorder};
-use super::exit;
 use super::reload::config_changed;
+use super::{exit, mistake};
 use crate::alone::Alone;
 use crate::config::changes::Changes;
 use crate::config::{Config, Source};
@@ -42,7 +42,7 @@ pub fn run(args: &RunArgs, flags: BTreeMap<String, String>) -> Result<ExitCode> 
     let loaded = match Config::load(&args.flags) {
         Ok(loaded) => loaded,
         Err(error) => {
-            eprintln!("error: {error}");
+            mistake::print(&error.to_string());
             return Ok(ExitCode::from(exit::USAGE));
         }
     };
