@@ -17,6 +17,7 @@ pub mod engine;
 pub mod events;
 pub mod few;
 pub mod foreign;
+pub mod host;
 pub mod inlet;
 pub mod lab;
 pub mod logging;

@@ -53,7 +53,8 @@ Examples:
   sliceproxy dump topology --manifests cluster.yaml --all-nodes";
 
 const EXPLAIN_EXAMPLES: &str = "\
-Without --manifests the answer is read from this node's kernel, through the running agent.
+Without --manifests the answer is read from this node's kernel, through the running agent. Only
+sliceproxy's own tables are followed; chains of others at the same hooks are named.
 
 Examples:
   sliceproxy explain 10.96.0.10:53/udp

@@ -9,6 +9,7 @@ pub mod dump;
 mod engine;
 pub mod exit;
 pub mod explain;
+mod lookout;
 mod matrix;
 mod mistake;
 pub mod offline;

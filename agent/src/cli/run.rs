@@ -16,7 +16,7 @@ use tracing::{error, info, warn};
 use super::args::RunArgs;
 use super::engine::{start_engine, start_recorder};
 use super::reload::config_changed;
-use super::{exit, mistake};
+use super::{exit, lookout, mistake};
 use crate::alone::Alone;
 use crate::config::changes::Changes;
 use crate::config::{Config, Source};
@@ -131,6 +131,7 @@ async fn serve(
         inlet.clone().into_sink(),
     ));
     tokio::spawn(node::fill::watch());
+    lookout::start(config);
     let source = start_source(config, inlet.clone());
 
     tokio::select! {

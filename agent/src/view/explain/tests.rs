@@ -19,13 +19,16 @@ fn synced(node: &str, gates: &str) -> Engine<FakeKernel> {
 fn told(engine: &mut Engine<FakeKernel>, target: &str, from: Option<&str>) -> ExplainView {
     let from = from.map(|from| from.parse().unwrap());
     let picture = Needed { client: from }.read(engine.kernel_mut()).unwrap();
-    explain(engine, &picture, &target.parse().unwrap(), from).unwrap()
+    explain(engine, &Sight { picture: &picture, host: None }, &target.parse().unwrap(), from)
+        .unwrap()
 }
 
 fn refused(engine: &mut Engine<FakeKernel>, target: &str, from: Option<&str>) -> String {
     let from = from.map(|from| from.parse().unwrap());
     let picture = engine.picture().unwrap();
-    explain(engine, &picture, &target.parse().unwrap(), from).unwrap_err().to_string()
+    explain(engine, &Sight { picture: &picture, host: None }, &target.parse().unwrap(), from)
+        .unwrap_err()
+        .to_string()
 }
 
 /// Who is told what.
