@@ -104,6 +104,20 @@ impl<K: Kernel> Inquiry<'_, K> {
         })
     }
 
+    /// Ranges that restrict nobody, since they are all of the other family.
+    fn unrestricted(&self, frontend: Frontend) -> Option<String> {
+        let (service, _, kind) = self.port(frontend)?;
+        let ranges = &service.source_ranges;
+        let family = frontend.family();
+        let lacks = !ranges.is_empty() && ranges.iter().all(|r| Family::of(r.ip()) != family);
+        (kind == FrontendKind::LoadBalancerIp && lacks).then(|| {
+            format!(
+                "loadBalancerSourceRanges of {} has no {family} range: {frontend} is open to everybody",
+                service.name
+            )
+        })
+    }
+
     /// Chains of others that packets to the frontends may meet.
     pub(super) fn not_followed(&self, frontends: &[Frontend]) -> Vec<String> {
         let families: BTreeSet<_> = frontends.iter().map(|f| f.family().nft_name()).collect();
@@ -152,6 +166,7 @@ impl<K: Kernel> Inquiry<'_, K> {
         }
         warnings.extend(self.exceeded(frontends));
         warnings.extend(self.no_pod_interface(frontends));
+        warnings.extend(frontends.iter().filter_map(|frontend| self.unrestricted(*frontend)));
         let concerns = |key: &RowKey| key.frontend().is_some_and(|f| frontends.contains(&f));
         let desired = self.engine.ledger().desired_rows().filter(|row| concerns(&row.key));
         let wrong = desired.filter(|row| self.held.row(&row.key) != Some(row.value)).count();

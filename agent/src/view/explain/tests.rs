@@ -110,6 +110,24 @@ fn a_load_balancer_ip_with_source_ranges_and_policy_local() {
 }
 
 #[test]
+fn source_ranges_that_restrict_nobody_are_told() {
+    let mut engine = synced("node-c1", "");
+    let name = "shop/api".parse::<Target>().unwrap();
+    let Target::Service(name, _) = name else { panic!() };
+    let mut service = Service::clone(engine.cache().service(&name).unwrap());
+    service.source_ranges = vec!["fd00::/8".parse().unwrap()];
+    engine.apply(Event::Service(Arc::new(service)));
+    engine.sync().unwrap();
+    assert_eq!(
+        told(&mut engine, "192.0.2.20:443/tcp", None).warnings,
+        ["loadBalancerSourceRanges of shop/api has no IPv4 range: 192.0.2.20:443/TCP is open to \
+             everybody"]
+    );
+    let cluster_ip = engine.cache().service(&name).unwrap().cluster_ips[0];
+    assert_eq!(told(&mut engine, &format!("{cluster_ip}:443"), None).warnings, [""; 0]);
+}
+
+#[test]
 fn shares_are_those_of_the_choice() {
     let mut engine = synced("node-a1", "");
     let view = told(&mut engine, "shop/cart", Some("10.244.1.7"));
