@@ -10,9 +10,10 @@ use serde_json::Value;
 use sliceproxy::lab::probe::{Outcome, Vantage};
 use sliceproxy_dataplane::frontend::{Frontend, Protocol};
 use sliceproxy_tests::agent::{Agent, printed};
-use sliceproxy_tests::require_root;
+use sliceproxy_tests::nft::Nft;
 use sliceproxy_tests::shop::{self, Shop};
 use sliceproxy_tests::shop_lab::ShopLab;
+use sliceproxy_tests::{require_root, wait_for};
 
 /// Connections after which six endpoints have all been seen, but for one run in ten million.
 const ENOUGH: usize = 110;
@@ -133,4 +134,58 @@ fn explains_what_happens_on_every_node_with_topology_routing() {
     for node in ["node-a1", "node-a2", "node-b1", "node-c1", "node-d1", "node-d2"] {
         explains_as(node, &["TopologyRouting=true"]);
     }
+}
+
+/// Interfaces of pods are called otherwise than configured, another table sees the same packets, and
+/// kube-proxy's is there: explain and the log say what is, not what was meant.
+#[test]
+fn what_the_machine_has_is_told_instead_of_what_was_configured() {
+    require_root();
+    let shop = Shop::read().unwrap();
+    let lab = ShopLab::new(&shop, "node-a1").unwrap();
+    let netns = lab.lab.node();
+    let nft = Nft::system();
+    nft.run(netns, &["add table ip kube-proxy; add chain ip kube-proxy services"]).unwrap();
+    let mut args = lab.agent_args(&shop::path());
+    let mode = ["--detect-local-mode=InterfaceNamePrefix", "--pod-interface-name-prefix=cali"];
+    let servers = ["--healthz-bind-address=", "--metrics-bind-address="];
+    args.extend(mode.into_iter().chain(servers).map(ToOwned::to_owned));
+    let agent = Agent::start_in_sync(netns, &args).unwrap();
+    for words in [
+        ["WARN", "no interface is called like that", "cali*"],
+        ["WARN", "ip kube-proxy", "cleanup --kube-proxy"],
+    ] {
+        wait_for(&format!("a line with {words:?}"), Duration::from_secs(10), || {
+            agent
+                .log()
+                .lines()
+                .any(|line| words.iter().all(|word| line.contains(word)))
+                .then_some(())
+        })
+        .unwrap_or_else(|error| panic!("{error}\n{}", agent.log()));
+    }
+    let chain = "{ type filter hook forward priority -5; ct state new accept; }";
+    nft.run(netns, &[&format!("add table inet other {{ chain f {chain} ; }}")]).unwrap();
+
+    let caller = lab.caller().unwrap();
+    let pod = *caller.addresses().iter().find(|address| address.is_ipv4()).unwrap();
+    let target = "10.97.65.144:80";
+    let explanation = ask(&agent, &["explain", target, "--from", &pod.to_string()]);
+    let warnings = explanation["warnings"].to_string();
+    assert!(warnings.contains("no interface is called cali*"), "{explanation}");
+    let others = &explanation["notFollowed"];
+    assert_eq!(others[0], "table inet other, chain f (forward, priority -5)", "{explanation}");
+    let route = &explanation["frontends"][0]["routes"][0];
+    let from = route["from"].as_str().unwrap();
+    assert!(from.contains(&format!("({pod}, over veth")), "{from}");
+    let frontend =
+        Frontend { address: "10.97.65.144".parse().unwrap(), protocol: Protocol::Tcp, port: 80 };
+    let Outcome::Answered { seen_source, .. } = caller.vantage().connect(frontend).unwrap() else {
+        panic!("no answer: {explanation}");
+    };
+    assert_ne!(seen_source, pod, "it is masqueraded");
+    assert_eq!(route["choices"][0]["masqueraded"], true, "{explanation}");
+
+    let loopback = ask(&agent, &["explain", target, "--from", "127.0.0.7"]);
+    assert_eq!(loopback["frontends"][0]["routes"][0]["from"], "this node (127.0.0.7)");
 }

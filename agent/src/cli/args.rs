@@ -10,6 +10,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+use super::mistake;
 use crate::config::Flags;
 use crate::config::flags::{SourceFlags, TrafficFlags};
 use crate::version;
@@ -52,7 +53,8 @@ Examples:
   sliceproxy dump topology --manifests cluster.yaml --all-nodes";
 
 const EXPLAIN_EXAMPLES: &str = "\
-Without --manifests the answer is read from this node's kernel, through the running agent.
+Without --manifests the answer is read from this node's kernel, through the running agent. Only
+sliceproxy's own tables are followed; chains of others at the same hooks are named.
 
 Examples:
   sliceproxy explain 10.96.0.10:53/udp
@@ -325,8 +327,9 @@ fn definition() -> clap::Command {
 
 /// Parses the process's command line; on a mistake, or when asked for help, prints and ends.
 pub fn parse() -> Invocation {
-    let matches = definition().get_matches();
-    from_matches(&matches).unwrap_or_else(|error| error.format(&mut definition()).exit())
+    let checked = |matches| from_matches(&matches).map_err(|e| e.format(&mut definition()));
+    let parsed = definition().try_get_matches().and_then(checked);
+    parsed.unwrap_or_else(|error| mistake::end(&error))
 }
 
 /// Parses a given command line, program name first.

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use sliceproxy_dataplane::frontend::Family;
 use sliceproxy_dataplane::kernel::{Kernel, KernelError};
-use sliceproxy_dataplane::netlink::NetlinkKernel;
+use sliceproxy_dataplane::netlink::{NetlinkKernel, OtherChain};
 use sliceproxy_dataplane::program::{ProgramConfig, TABLE};
 use sliceproxy_dataplane::transaction::Transaction;
 
@@ -77,6 +77,13 @@ fn remove_kube_proxy(kernel: &mut NetlinkKernel) -> Result<Vec<String>> {
         }
     }
     Ok(removed)
+}
+
+/// Whether kube-proxy made that chain, in either mode.
+pub(super) fn is_of_kube_proxy(chain: &OtherChain) -> bool {
+    let table = chain.table.as_str();
+    chain.family != "inet"
+        && (table == KUBE_PROXY || IPTABLES.contains(&table) && is_kube_proxy_chain(&chain.name))
 }
 
 /// Whether kube-proxy made that chain of iptables. Not the kubelet's: KUBE-FIREWALL,

@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::args::DiffArgs;
 use super::ask::ask;
 use super::output::{self, Page, Tone, cell};
-use super::{exit, tables};
+use super::{exit, mistake, tables};
 use crate::view::{Answer, DiffView, ProgramState, Question, RowView};
 
 /// Prints the difference; the exit code says whether there is one, as diff(1) does.
@@ -16,7 +16,7 @@ pub fn run(args: &DiffArgs) -> ExitCode {
         Ok(true) => exit::OK,
         Ok(false) => ExitCode::from(exit::DIFFERENT),
         Err(error) => {
-            eprintln!("error: {error:#}");
+            mistake::print(&format!("{error:#}"));
             ExitCode::from(exit::NO_COMPARISON)
         }
     }

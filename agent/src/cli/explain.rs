@@ -129,6 +129,9 @@ fn show_way(page: &mut Page, explanation: &ExplainView) {
     for step in &route.steps {
         page.line(&format!("  {step}"));
     }
+    for chain in &explanation.not_followed {
+        page.line(&format!("  not followed: {chain}"));
+    }
     if routes.next().is_some() {
         page.line("  (--from ADDRESS shows that of another client, -o json all of them)");
     }

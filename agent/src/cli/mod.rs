@@ -9,7 +9,9 @@ pub mod dump;
 mod engine;
 pub mod exit;
 pub mod explain;
+mod lookout;
 mod matrix;
+mod mistake;
 pub mod offline;
 mod output;
 mod reload;
@@ -38,7 +40,7 @@ pub fn main() -> ExitCode {
         Command::Completions(args) => output::write_out(&args.script()).map(|()| exit::OK),
     };
     let code = result.unwrap_or_else(|error| {
-        logging::say(&format!("error: {}", sentence(&error)));
+        mistake::print(&sentence(&error));
         exit::of(&error)
     });
     logging::flush();

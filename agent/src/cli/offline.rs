@@ -155,14 +155,14 @@ impl Snapshot {
         if question.needs_kernel() {
             let this = self.on_this_machine()?;
             let kernel = NetlinkKernel::open(&this.program())?;
-            return Ok(question.answer_alone(&mut this.engine(kernel)?)?.write_out());
+            return Ok(question.answer_alone(&mut this.engine(kernel)?, None)?.write_out());
         }
         let mut engine = self.engine(FakeKernel::new())?;
         if matches!(question, Question::Explain { .. }) {
             // A packet's way leads through a kernel that holds what is desired.
             engine.sync()?;
         }
-        Ok(question.answer_alone(&mut engine)?.write_out())
+        Ok(question.answer_alone(&mut engine, None)?.write_out())
     }
 
     fn complain(&self) {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::signal::unix::Signal;
 use tracing::{error, info};
 
+use crate::clip::clip;
 use crate::config::changes::{Changes, Look, Verdict};
 
 /// Pause between two looks. Not by notices of the kernel: a `ConfigMap` arrives by exchange of a
@@ -32,6 +33,7 @@ pub(super) async fn config_changed(mut changes: Changes, mut hangup: Signal) -> 
         match changes.look(look) {
             Verdict::Changed => return ConfigChanged,
             Verdict::Unusable(error) => {
+                let error = clip(&error.to_string());
                 error!("the configuration file cannot be used; going on as before: {error}");
             }
             Verdict::Effectless if look == Look::Now => {

@@ -16,7 +16,7 @@ use tracing::{error, info, warn};
 use super::args::RunArgs;
 use super::engine::{start_engine, start_recorder};
 use super::reload::config_changed;
-use super::{exit, output};
+use super::{exit, lookout, mistake, output};
 use crate::alone::Alone;
 use crate::config::changes::Changes;
 use crate::config::{Config, Source};
@@ -42,7 +42,7 @@ pub fn run(args: &RunArgs, flags: BTreeMap<String, String>) -> Result<ExitCode> 
     let loaded = match Config::load(&args.flags) {
         Ok(loaded) => loaded,
         Err(error) => {
-            eprintln!("error: {error}");
+            mistake::print(&error.to_string());
             return Ok(ExitCode::from(exit::USAGE));
         }
     };
@@ -132,6 +132,7 @@ async fn serve(
         inlet.clone().into_sink(),
     ));
     tokio::spawn(node::fill::watch());
+    lookout::start(config);
     let source = start_source(config, inlet.clone());
 
     tokio::select! {

@@ -10,6 +10,7 @@ use super::document::{self, Document, FileError};
 use super::flags::Flags;
 use super::legacy::unused_fields;
 use super::resolve::resolve;
+use crate::clip::clip;
 
 const HOSTNAME: &str = "/proc/sys/kernel/hostname";
 
@@ -88,6 +89,7 @@ impl Config {
                 .push(format!("settings without a meaning here, ignored: {}", unused.join(", ")));
         }
         warnings.extend(further);
+        let warnings = warnings.iter().map(|warning| clip(warning)).collect();
         Ok(Loaded { config, warnings })
     }
 }

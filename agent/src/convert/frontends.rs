@@ -200,5 +200,28 @@ pub(super) fn source_ranges(
         );
         load_balancer_ips.clear();
     }
+    open_to_everybody(&ranges, load_balancer_ips, rejections);
     ranges
+}
+
+/// Ranges of one family say nothing of the other, as in kube-proxy; who wrote them may not know.
+fn open_to_everybody(
+    ranges: &[IpNetwork],
+    load_balancer_ips: &[IpAddr],
+    rejections: &mut Rejections,
+) {
+    for family in Family::ALL {
+        let lacks = !ranges.is_empty() && ranges.iter().all(|r| Family::of(r.ip()) != family);
+        let open = load_balancer_ips.iter().find(|ip| Family::of(**ip) == family);
+        if let (true, Some(ip)) = (lacks, open) {
+            rejections.add(
+                format_args!("spec.loadBalancerSourceRanges"),
+                ranges[0],
+                format_args!(
+                    "no range is {family}, so that the load-balancer IP {ip} is open to everybody, \
+                     as with kube-proxy; add {family} ranges"
+                ),
+            );
+        }
+    }
 }

@@ -15,9 +15,11 @@ use axum::routing::get;
 use sliceproxy_dataplane::kernel::{Kernel, KernelError, Reader};
 use sliceproxy_dataplane::reading::Reading;
 use tokio::net::UnixListener;
+use tracing::warn;
 
 use crate::driver::{Handle, Stopped};
 use crate::engine::Engine;
+use crate::host::Host;
 use crate::view::{Draft, NoAnswer, Question};
 
 /// The folder of all questions.
@@ -171,6 +173,7 @@ async fn draft<K: Kernel + 'static>(
     handle: &Handle<K>,
     question: Question,
 ) -> Result<Result<Draft, NoAnswer>, Stopped> {
+    let host = host(&question).await;
     if let Some(needed) = question.needs() {
         let look = move |reading: Reading, reader: &mut dyn Reader| {
             let picture = needed.read_beside(&reading, reader)?;
@@ -181,7 +184,7 @@ async fn draft<K: Kernel + 'static>(
             Ok(Some((reading, mut picture))) => {
                 let answer = move |engine: &mut Engine<K>| {
                     reading.amend(&mut picture);
-                    question.answer(engine, picture)
+                    question.answer(engine, picture, host.as_ref())
                 };
                 return handle.ask(answer).await;
             }
@@ -190,7 +193,16 @@ async fn draft<K: Kernel + 'static>(
             Err(error) => return Ok(Err(error.into())),
         }
     }
-    handle.ask(move |engine| question.answer_alone(engine)).await
+    handle.ask(move |engine| question.answer_alone(engine, host.as_ref())).await
+}
+
+/// The machine, as far as the answer depends on it. Without it there is one all the same.
+async fn host(question: &Question) -> Option<Host> {
+    let client = question.concerns_host()?;
+    Host::look(client)
+        .await
+        .inspect_err(|error| warn!(%error, "explain has to guess where a client is"))
+        .ok()
 }
 
 fn unavailable(stopped: Stopped) -> Response {

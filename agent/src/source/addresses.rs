@@ -92,7 +92,8 @@ async fn listen(
     }
 }
 
-async fn list(handle: &Handle) -> Result<BTreeSet<IpAddr>, rtnetlink::Error> {
+/// All addresses of this network namespace.
+pub(crate) async fn list(handle: &Handle) -> Result<BTreeSet<IpAddr>, rtnetlink::Error> {
     let messages = handle.address().get().execute();
     messages.try_filter_map(async |message| Ok(address(&message))).try_collect().await
 }

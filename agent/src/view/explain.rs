@@ -20,6 +20,7 @@ use super::topology::TopologyView;
 use super::{NoAnswer, Target};
 use crate::desired::FrontendKind;
 use crate::engine::Engine;
+use crate::host::Host;
 
 /// The explanation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -36,6 +37,9 @@ pub struct ExplainView {
     /// Where the kernel is not what it should be.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub warnings: Vec<String>,
+    /// Chains of others that a packet may meet on its way, too, and that are not looked into.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub not_followed: Vec<String>,
     /// The frontends and what their clients meet.
     pub frontends: Vec<FrontendExplanation>,
     /// The Service ports behind them, with every endpoint.
@@ -110,13 +114,22 @@ pub struct EndpointView {
     pub percent: Option<f64>,
 }
 
+/// What can be seen of the machine.
+#[derive(Debug, Clone, Copy)]
+pub struct Sight<'a> {
+    /// Our tables.
+    pub picture: &'a Picture,
+    /// The rest of it; `None` if this is not the machine that is explained.
+    pub host: Option<&'a Host>,
+}
+
 /// Explains `target`, for the sender `from` or for examples of all kinds of senders.
 ///
 /// # Errors
 /// If there is no such Service, or `from` is of the wrong family.
 pub fn explain<K: Kernel>(
     engine: &Engine<K>,
-    picture: &Picture,
+    sight: &Sight<'_>,
     target: &Target,
     from: Option<IpAddr>,
 ) -> Result<ExplainView, NoAnswer> {
@@ -133,8 +146,9 @@ pub fn explain<K: Kernel>(
             frontend.family()
         )));
     }
-    let held = Held { picture, ledger: engine.ledger() };
-    let inquiry = Inquiry { engine, held: &held, node: node_of(engine), from };
+    let held = Held { picture: sight.picture, ledger: engine.ledger() };
+    let node = node_of(engine, sight.host);
+    let inquiry = Inquiry { engine, held: &held, host: sight.host, node, from };
     let explained: Vec<FrontendExplanation> =
         frontends.iter().map(|frontend| inquiry.frontend(*frontend)).collect();
     let here = engine.here();
@@ -144,26 +158,29 @@ pub fn explain<K: Kernel>(
         zone: here.zone.as_ref().map(ToString::to_string),
         region: here.region.as_ref().map(ToString::to_string),
         warnings: inquiry.warnings(&frontends),
+        not_followed: inquiry.not_followed(&frontends),
         service_ports: inquiry.service_ports(target, &frontends, &explained),
         frontends: explained,
     })
 }
 
 /// The addresses that packets reach this node's own processes by.
-fn node_of<K: Kernel>(engine: &Engine<K>) -> Node {
+fn node_of<K: Kernel>(engine: &Engine<K>, host: Option<&Host>) -> Node {
+    let of_host = host.into_iter().flat_map(|host| host.addresses.iter().copied());
     let own = engine.node().into_iter().flat_map(|node| node.addresses.iter().copied());
     let node_ports = engine
         .ports()
         .flat_map(|port| &port.claimed)
         .filter(|(_, kind)| *kind == FrontendKind::NodePort)
         .map(|(frontend, _)| frontend.address);
-    own.chain(node_ports).collect()
+    of_host.chain(own).chain(node_ports).collect()
 }
 
 /// Everything that an answer is made of.
 struct Inquiry<'a, K> {
     engine: &'a Engine<K>,
     held: &'a Held<'a>,
+    host: Option<&'a Host>,
     node: Node,
     from: Option<IpAddr>,
 }
@@ -174,5 +191,7 @@ impl<K: Kernel> Inquiry<'_, K> {
     }
 }
 
+#[cfg(test)]
+mod host_tests;
 #[cfg(test)]
 mod tests;

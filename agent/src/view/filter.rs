@@ -8,6 +8,7 @@ use sliceproxy_dataplane::rows::RowKey;
 
 use rustc_hash::FxHashSet;
 
+use super::target::MAX_NAME;
 use crate::engine::Engine;
 use crate::model::ServiceName;
 
@@ -70,7 +71,7 @@ impl FromStr for Filter {
         };
         let good = |part: &str| {
             let letter = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.');
-            !part.is_empty() && part.chars().all(letter)
+            (1..=MAX_NAME).contains(&part.len()) && part.chars().all(letter)
         };
         if !good(namespace) || !name.is_none_or(good) {
             return Err(FilterError(text.to_owned()));

@@ -20,7 +20,7 @@ mod topology;
 
 pub use diff::{DiffView, DifferenceView, ProgramState, TableDiffView, diff};
 pub use explain::{
-    EndpointView, ExplainView, FrontendExplanation, ServicePortExplanation, explain,
+    EndpointView, ExplainView, FrontendExplanation, ServicePortExplanation, Sight, explain,
 };
 pub use filter::{Filter, FilterError};
 pub use kernel::{KernelView, StrayView, TableView, kernel};

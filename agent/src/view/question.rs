@@ -8,10 +8,11 @@ use sliceproxy_dataplane::kernel::{Kernel, KernelError};
 use sliceproxy_dataplane::picture::Picture;
 
 use super::{
-    DiffView, ExplainView, Filter, KernelView, Needed, RowView, ServicePortView, SliceView, Target,
-    TopologyView, diff, explain, kernel, rows, services, slices, topology,
+    DiffView, ExplainView, Filter, KernelView, Needed, RowView, ServicePortView, Sight, SliceView,
+    Target, TopologyView, diff, explain, kernel, rows, services, slices, topology,
 };
 use crate::engine::Engine;
+use crate::host::Host;
 
 /// A question.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -153,6 +154,14 @@ impl Question {
         matches!(self, Self::Kernel(_) | Self::Diff)
     }
 
+    /// Whether it matters what the machine has, and to which client.
+    pub fn concerns_host(&self) -> Option<Option<IpAddr>> {
+        match self {
+            Self::Explain { from, .. } => Some(*from),
+            _ => None,
+        }
+    }
+
     /// Whether a picture of the kernel is needed, and which clients of it.
     pub fn needs(&self) -> Option<Needed> {
         match self {
@@ -162,7 +171,8 @@ impl Question {
         }
     }
 
-    /// Answers it, from `picture` where it [needs](Question::needs) one. Does here what it takes the
+    /// Answers it, from `picture` where it [needs](Question::needs) one, and with what is known of the
+    /// machine, if it is the engine's. Does here what it takes the
     /// engine for; a draft is written out anywhere.
     ///
     /// # Errors
@@ -171,6 +181,7 @@ impl Question {
         &self,
         engine: &Engine<K>,
         picture: Picture,
+        host: Option<&Host>,
     ) -> Result<Draft, NoAnswer> {
         if !engine.is_listed() {
             return Err(NoAnswer::NotListed);
@@ -189,7 +200,7 @@ impl Question {
                 return Ok(Draft(Box::new(|| Answer::Diff(view()))));
             }
             Self::Explain { target, from } => {
-                Answer::Explain(explain(engine, &picture, target, *from)?)
+                Answer::Explain(explain(engine, &Sight { picture: &picture, host }, target, *from)?)
             }
         };
         Ok(Draft(Box::new(|| answer)))
@@ -202,12 +213,13 @@ impl Question {
     pub fn answer_alone<K: Kernel + 'static>(
         &self,
         engine: &mut Engine<K>,
+        host: Option<&Host>,
     ) -> Result<Draft, NoAnswer> {
         let picture = match self.needs() {
             Some(needed) => needed.read(engine.kernel_mut())?,
             None => Picture::default(),
         };
-        self.answer(engine, picture)
+        self.answer(engine, picture, host)
     }
 
     /// Reads an answer to this question from its JSON.
@@ -260,7 +272,7 @@ mod tests {
             let (name, parameters) = query.split_once('?').unwrap_or((&query, ""));
             let parameters = parameters.split_terminator('&').filter_map(|p| p.split_once('='));
             assert_eq!(Question::parse(name, parameters).unwrap(), question);
-            let answer = question.answer_alone(&mut engine).unwrap().write_out();
+            let answer = question.answer_alone(&mut engine, None).unwrap().write_out();
             let json = serde_json::to_vec(&answer).unwrap();
             assert_eq!(question.read(&json).unwrap(), answer, "{query}");
         }
@@ -272,7 +284,7 @@ mod tests {
         let mut engine =
             Engine::new(config.settings(), sliceproxy_dataplane::fake::FakeKernel::new()).unwrap();
         for question in all() {
-            let answer = question.answer_alone(&mut engine);
+            let answer = question.answer_alone(&mut engine, None);
             assert!(matches!(answer, Err(NoAnswer::NotListed)), "{answer:?}");
         }
     }

@@ -9,6 +9,8 @@ use sliceproxy_dataplane::frontend::{Family, Frontend};
 use sliceproxy_dataplane::program::{PodTraffic, ProgramConfig};
 use sliceproxy_dataplane::walk::{Choice, Fate, Masquerade, Node, Origin, Outcome, Packet, Walk};
 
+use crate::host::{Host, is_of_pods};
+
 /// What happens to the first packet of a connection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -69,9 +71,18 @@ pub(super) struct Sender {
     input_interface: Option<String>,
 }
 
+/// How sure an interface is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Seen,
+    Assumed,
+}
+
 /// What senders are recognised by.
 #[derive(Debug)]
 pub(super) struct Surroundings<'a> {
+    /// The machine, where it is at hand.
+    pub(super) host: Option<&'a Host>,
     /// Addresses of this node.
     pub(super) node: &'a Node,
     /// The same, in the order of the Node object.
@@ -99,17 +110,37 @@ impl Surroundings<'_> {
         let of_pods = self.pods(Family::of(address));
         let here = self.pod_cidrs.iter().any(|network| network.contains(address));
         let recognised = matches!(of_pods, PodTraffic::From(network) if network.contains(address));
-        let what = match (here, recognised) {
-            (true, _) => format!("a pod on this node ({address})"),
-            (false, true) => format!("a pod ({address})"),
-            (false, false) => format!("outside ({address})"),
+        let (input_interface, over) = match self.interface(address, here) {
+            Some((name, Found::Seen)) => (Some(name.clone()), format!(", over {name}")),
+            Some((name, Found::Assumed)) => {
+                (Some(name.clone()), format!(", over {name} as is assumed"))
+            }
+            None => (None, String::new()),
         };
-        let input_interface = match of_pods {
-            PodTraffic::Interface(name) if here => Some(name.clone()),
-            PodTraffic::InterfacePrefix(prefix) if here => Some(format!("{prefix}0")),
-            _ => None,
+        let by_interface = input_interface.as_ref().is_some_and(|name| is_of_pods(of_pods, name));
+        let what = match (here || by_interface, recognised) {
+            (true, _) => format!("a pod on this node ({address}{over})"),
+            (false, true) => format!("a pod ({address}{over})"),
+            (false, false) => format!("outside ({address}{over})"),
         };
         Sender { what, address, origin: Origin::Elsewhere, input_interface }
+    }
+
+    /// The interface that its packets arrive on, where that matters: the one that leads there. Of an
+    /// example, and on another machine, it can only be assumed.
+    fn interface(&self, address: IpAddr, here: bool) -> Option<(String, Found)> {
+        let of_pods = self.pods(Family::of(address));
+        let named = match of_pods {
+            PodTraffic::Interface(name) => name.clone(),
+            PodTraffic::InterfacePrefix(prefix) => format!("{prefix}0"),
+            PodTraffic::From(_) | PodTraffic::Unknown => return None,
+        };
+        let Some(host) = self.host else { return here.then_some((named, Found::Assumed)) };
+        if let Some((_, name)) = host.way.as_ref().filter(|(client, _)| *client == address) {
+            return Some((name.clone(), Found::Seen));
+        }
+        let likely = host.pod_interface(of_pods).filter(|_| here)?;
+        Some((likely.to_owned(), Found::Assumed))
     }
 
     /// Examples of everyone who may be treated differently: a pod, the node, a stranger, and one of

@@ -8,6 +8,9 @@ use sliceproxy_dataplane::frontend::{Frontend, Protocol};
 
 use crate::model::ServiceName;
 
+/// Most characters of a name in Kubernetes.
+pub(super) const MAX_NAME: usize = 253;
+
 /// An address as a client uses it, or a Service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
@@ -61,7 +64,7 @@ fn service(text: &str) -> Option<Target> {
     };
     let is_name = |part: &str| {
         let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.');
-        !part.is_empty() && part.chars().all(word)
+        (1..=MAX_NAME).contains(&part.len()) && part.chars().all(word)
     };
     let all_names = is_name(namespace) && is_name(name) && port.is_none_or(is_name);
     all_names.then(|| Target::Service(ServiceName::new(namespace, name), port.map(str::to_owned)))
@@ -105,6 +108,7 @@ mod tests {
             ("web", "must be ADDRESS:PORT"),
             ("shop/web/x", "must be ADDRESS:PORT"),
             ("shop/", "must be ADDRESS:PORT"),
+            (&format!("shop/{}", "x".repeat(254)), "must be ADDRESS:PORT"),
         ] {
             assert!(text.parse::<Target>().unwrap_err().contains(message), "{text}");
         }

@@ -12,7 +12,7 @@
 //! | `decode`, `compare`, `heading`, `dump`, `read` | reading back |
 //! | `reader` | the same beside commits, on a socket of its own |
 //! | `watch` | changes made by others |
-//! | `foreign`, `leftovers` | tables of others, and chains in them |
+//! | `foreign`, `leftovers`, `others` | tables of others, and chains in them |
 //! | `conntrack` and `flow` | remembered flows, shown and deleted |
 
 mod batch;
@@ -28,6 +28,7 @@ mod heading;
 mod layout;
 mod leftovers;
 mod number;
+mod others;
 mod read;
 mod reader;
 mod refusal;
@@ -48,6 +49,7 @@ use crate::transaction::Transaction;
 use batch::{Batch, ROWS_PER_MESSAGE};
 pub use conntrack::NetlinkConntrack;
 use number::message;
+pub use others::{OtherChain, OtherHook, other_chains};
 use reader::NetlinkReader;
 use refusal::{Fault, Verdict};
 use socket::Channel;

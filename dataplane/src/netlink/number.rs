@@ -83,6 +83,7 @@ pub(super) mod chain {
     pub(in crate::netlink) const NAME: u16 = 3;
     pub(in crate::netlink) const HOOK: u16 = 4;
     pub(in crate::netlink) const POLICY: u16 = 5;
+    pub(in crate::netlink) const USE: u16 = 6;
     pub(in crate::netlink) const TYPE: u16 = 7;
     pub(in crate::netlink) const HOOK_NUMBER: u16 = 1;
     pub(in crate::netlink) const HOOK_PRIORITY: u16 = 2;

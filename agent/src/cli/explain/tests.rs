@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use super::*;
-use crate::view::{explain, shop};
+use crate::view::{Sight, explain, shop};
 
 fn shown(node: &str, target: &str, from: Option<&str>) -> String {
     let snapshot = shop::snapshot(node, "TopologyRouting");
@@ -9,7 +9,9 @@ fn shown(node: &str, target: &str, from: Option<&str>) -> String {
     engine.sync().unwrap();
     let from = from.map(|from| from.parse().unwrap());
     let picture = engine.picture().unwrap();
-    let explanation = explain(&engine, &picture, &target.parse().unwrap(), from).unwrap();
+    let explanation =
+        explain(&engine, &Sight { picture: &picture, host: None }, &target.parse().unwrap(), from)
+            .unwrap();
     let mut page = Page::piped();
     show(&mut page, &explanation);
     page.text().to_owned()

@@ -138,6 +138,29 @@ fn source_ranges_never_open_by_mistake() {
 }
 
 #[test]
+fn source_ranges_of_the_other_family_alone_are_told_to_restrict_nobody() {
+    let reasons = |ranges: Value, ingress: &[&str]| -> Vec<String> {
+        let ingress: Vec<Value> = ingress.iter().map(|ip| json!({"ip": ip})).collect();
+        let spec = json!({"loadBalancerSourceRanges": ranges,
+            "clusterIPs": ["10.96.0.1", "fd00:96::1"], "ipFamilies": ["IPv4", "IPv6"]});
+        let status = json!({"loadBalancer": {"ingress": ingress}});
+        let converted = service_object(&json!({"spec": spec, "status": status}));
+        assert_eq!(converted.object.unwrap().load_balancer_ips.len(), ingress.len());
+        converted.rejections.into_iter().map(|rejection| rejection.reason).collect()
+    };
+    let (v4, v6) = ("192.0.2.1", "2001:db8::1");
+    for ranges in [json!(["::/0"]), json!(["2001:db8::/32", "fd00::/8"])] {
+        let told = reasons(ranges.clone(), &[v4, v6]);
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].starts_with("no range is IPv4, so that the load-balancer IP 192.0.2.1 is"));
+        assert_eq!(reasons(ranges, &[v6]), [""; 0]);
+    }
+    assert!(reasons(json!(["10.0.0.0/8"]), &[v6])[0].starts_with("no range is IPv6"));
+    assert_eq!(reasons(json!(["10.0.0.0/8", "fd00::/8"]), &[v4, v6]), [""; 0]);
+    assert_eq!(reasons(json!([]), &[v4, v6]), [""; 0]);
+}
+
+#[test]
 fn ports_are_checked_one_by_one() {
     let converted = service_with(&json!({"ports": [
         {"name": "dns", "port": 53, "protocol": "UDP", "nodePort": 30053},

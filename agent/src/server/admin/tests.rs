@@ -39,7 +39,7 @@ async fn questions_are_answered_over_the_socket_until_the_end() {
     let path = folder.path().join("run/admin.sock");
     let mut engine = engine(SharedKernel::default());
     let question = Question::Services("shop/web".parse().unwrap());
-    let expected = question.answer_alone(&mut engine).unwrap().write_out();
+    let expected = question.answer_alone(&mut engine, None).unwrap().write_out();
     let handle = drive(engine);
 
     let socket = AdminSocket::bind(&path).unwrap();

@@ -15,6 +15,11 @@ use super::locate::locate;
 use super::object::Piece;
 use super::split::{Part, split_json, split_yaml};
 use super::{ManifestError, Unused};
+use crate::clip::clip_line;
+use crate::convert::shorten;
+
+/// Most characters of what a parser says.
+const MAX_MESSAGE: usize = 300;
 
 /// What a file consists of.
 #[derive(Debug, Default)]
@@ -169,7 +174,9 @@ fn in_words(error: &serde_saphyr::Error) -> String {
     use serde_saphyr::Error::{Budget, DuplicateMappingKey};
     let too_much = "too many or too deeply nested aliases or collections";
     match error.without_snippet() {
-        DuplicateMappingKey { key: Some(key), .. } => format!("the key {key:?} is there twice"),
+        DuplicateMappingKey { key: Some(key), .. } => {
+            format!("the key {:?} is there twice", shorten(key))
+        }
         Budget { .. } => too_much.to_owned(),
         error => match without_place(&error.to_string()) {
             // Where it was in the middle of a value.
@@ -179,10 +186,10 @@ fn in_words(error: &serde_saphyr::Error) -> String {
     }
 }
 
-/// Parsers add the place in words; ours stands before the message.
+/// Parsers add the place in words; ours stands before the message. They quote values of any length.
 fn without_place(message: &str) -> String {
     let end = message.find(" at line ").unwrap_or(message.len());
-    message[..end].to_owned()
+    clip_line(&message[..end], MAX_MESSAGE).into_owned()
 }
 
 fn count(number: usize) -> u64 {

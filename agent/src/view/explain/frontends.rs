@@ -1,7 +1,11 @@
 //! Frontends: who has them, and what their clients meet.
 
+use std::collections::BTreeSet;
+
 use sliceproxy_dataplane::frontend::{Family, Frontend};
 use sliceproxy_dataplane::kernel::Kernel;
+use sliceproxy_dataplane::netlink::OtherChain;
+use sliceproxy_dataplane::program::PodTraffic;
 use sliceproxy_dataplane::rows::RowKey;
 use sliceproxy_dataplane::walk::{Rows, walk};
 
@@ -12,6 +16,9 @@ use crate::model::Service;
 use crate::view::diff::{ProgramState, program_state};
 use crate::view::route::{RouteView, Surroundings};
 use crate::view::services::{kind_name, policy};
+
+/// Chains of others that are named one by one.
+const MAX_CHAINS: usize = 20;
 
 impl<K: Kernel> Inquiry<'_, K> {
     fn port(&self, frontend: Frontend) -> Option<(&Service, &Port, FrontendKind)> {
@@ -55,6 +62,7 @@ impl<K: Kernel> Inquiry<'_, K> {
         let node = self.engine.node();
         let settings = self.engine.settings();
         let surroundings = Surroundings {
+            host: self.host,
             node: &self.node,
             node_addresses: node.map(|node| node.addresses.as_slice()).unwrap_or_default(),
             pod_cidrs: &self.engine.here().pod_cidrs,
@@ -79,6 +87,48 @@ impl<K: Kernel> Inquiry<'_, K> {
             Err(why) => sender.unhandled(why),
         });
         routes.collect()
+    }
+
+    /// Where pods are to be recognised by an interface that is not there.
+    fn no_pod_interface(&self, frontends: &[Frontend]) -> Option<String> {
+        let program = &self.engine.settings().program;
+        let family = frontends.first()?.family();
+        let pods = if family == Family::V4 { &program.pods_v4 } else { &program.pods_v6 };
+        let wanted = match pods {
+            PodTraffic::Interface(name) => name.clone(),
+            PodTraffic::InterfacePrefix(prefix) => format!("{prefix}*"),
+            PodTraffic::Unknown | PodTraffic::From(_) => return None,
+        };
+        self.host?.pod_interface(pods).is_none().then(|| {
+            format!("no interface is called {wanted}: no traffic is recognised as that of pods")
+        })
+    }
+
+    /// Ranges that restrict nobody, since they are all of the other family.
+    fn unrestricted(&self, frontend: Frontend) -> Option<String> {
+        let (service, _, kind) = self.port(frontend)?;
+        let ranges = &service.source_ranges;
+        let family = frontend.family();
+        let lacks = !ranges.is_empty() && ranges.iter().all(|r| Family::of(r.ip()) != family);
+        (kind == FrontendKind::LoadBalancerIp && lacks).then(|| {
+            format!(
+                "loadBalancerSourceRanges of {} has no {family} range: {frontend} is open to everybody",
+                service.name
+            )
+        })
+    }
+
+    /// Chains of others that packets to the frontends may meet.
+    pub(super) fn not_followed(&self, frontends: &[Frontend]) -> Vec<String> {
+        let families: BTreeSet<_> = frontends.iter().map(|f| f.family().nft_name()).collect();
+        let met = |chain: &&OtherChain| chain.family == "inet" || families.contains(chain.family);
+        let chains = self.host.into_iter().flat_map(|host| &host.chains);
+        let mut told: Vec<String> = chains.filter(met).map(ToString::to_string).collect();
+        if let more @ 1.. = told.len().saturating_sub(MAX_CHAINS) {
+            told.truncate(MAX_CHAINS);
+            told.push(format!("{more} more chains"));
+        }
+        told
     }
 
     /// Limits that keep a part of the frontends' Services from being served.
@@ -115,6 +165,8 @@ impl<K: Kernel> Inquiry<'_, K> {
             }
         }
         warnings.extend(self.exceeded(frontends));
+        warnings.extend(self.no_pod_interface(frontends));
+        warnings.extend(frontends.iter().filter_map(|frontend| self.unrestricted(*frontend)));
         let concerns = |key: &RowKey| key.frontend().is_some_and(|f| frontends.contains(&f));
         let desired = self.engine.ledger().desired_rows().filter(|row| concerns(&row.key));
         let wrong = desired.filter(|row| self.held.row(&row.key) != Some(row.value)).count();

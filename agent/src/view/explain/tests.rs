@@ -19,13 +19,16 @@ fn synced(node: &str, gates: &str) -> Engine<FakeKernel> {
 fn told(engine: &mut Engine<FakeKernel>, target: &str, from: Option<&str>) -> ExplainView {
     let from = from.map(|from| from.parse().unwrap());
     let picture = Needed { client: from }.read(engine.kernel_mut()).unwrap();
-    explain(engine, &picture, &target.parse().unwrap(), from).unwrap()
+    explain(engine, &Sight { picture: &picture, host: None }, &target.parse().unwrap(), from)
+        .unwrap()
 }
 
 fn refused(engine: &mut Engine<FakeKernel>, target: &str, from: Option<&str>) -> String {
     let from = from.map(|from| from.parse().unwrap());
     let picture = engine.picture().unwrap();
-    explain(engine, &picture, &target.parse().unwrap(), from).unwrap_err().to_string()
+    explain(engine, &Sight { picture: &picture, host: None }, &target.parse().unwrap(), from)
+        .unwrap_err()
+        .to_string()
 }
 
 /// Who is told what.
@@ -104,6 +107,24 @@ fn a_load_balancer_ip_with_source_ranges_and_policy_local() {
     let port = &view.service_ports[0];
     assert_eq!(port.topology.from_outside.as_ref().unwrap().used, 0);
     assert!(port.endpoints.iter().all(|endpoint| endpoint.from_outside.is_some()));
+}
+
+#[test]
+fn source_ranges_that_restrict_nobody_are_told() {
+    let mut engine = synced("node-c1", "");
+    let name = "shop/api".parse::<Target>().unwrap();
+    let Target::Service(name, _) = name else { panic!() };
+    let mut service = Service::clone(engine.cache().service(&name).unwrap());
+    service.source_ranges = vec!["fd00::/8".parse().unwrap()];
+    engine.apply(Event::Service(Arc::new(service)));
+    engine.sync().unwrap();
+    assert_eq!(
+        told(&mut engine, "192.0.2.20:443/tcp", None).warnings,
+        ["loadBalancerSourceRanges of shop/api has no IPv4 range: 192.0.2.20:443/TCP is open to \
+             everybody"]
+    );
+    let cluster_ip = engine.cache().service(&name).unwrap().cluster_ips[0];
+    assert_eq!(told(&mut engine, &format!("{cluster_ip}:443"), None).warnings, [""; 0]);
 }
 
 #[test]

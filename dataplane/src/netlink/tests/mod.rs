@@ -4,6 +4,7 @@
 mod flows;
 mod leftovers;
 mod nft;
+mod others;
 mod program;
 mod refusals;
 mod rows;

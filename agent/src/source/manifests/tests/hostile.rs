@@ -76,9 +76,18 @@ fn what_a_file_holds_cannot_flood_or_colour_a_terminal() {
         assert!(!line.contains(char::is_control), "{line:?}");
         assert!(line.chars().count() < 1_000, "{line}");
     }
-    for broken in [format!("kind: {red}[{long}"), format!("{{\"{red}"), format!("a: *{long}\n")] {
+    for broken in [
+        format!("kind: {red}[{long}"),
+        format!("{{\"{red}"),
+        format!("a: *{long}\n"),
+        long.clone(),
+        format!("{{{long}: 1, {long}: 1}}"),
+    ] {
         let error = load_text("x.yaml", broken).unwrap_err();
         assert!(!error.contains(char::is_control), "{error:?}");
         assert!(error.chars().count() < 1_000, "{error}");
     }
+    let error = load_text("x.json", format!("\"{long}\"")).unwrap_err();
+    assert!(error.chars().count() < 1_000, "{error}");
+    assert!(error.contains("expected a Kubernetes object, which is a map"), "{error}");
 }
