@@ -129,7 +129,8 @@ fn one_agent_for_each_socket_and_none_left_behind() {
     let words: Vec<&str> = std::iter::once("run").chain(own.iter().map(String::as_str)).collect();
     let second = run(&netns, &words);
     assert_eq!(second.status.code(), Some(1), "{}", printed(&second));
-    assert!(printed(&second).contains("another sliceproxy is at work"), "{}", printed(&second));
+    let named = format!("another sliceproxy (process {}) is at work", first.id());
+    assert!(printed(&second).contains(&named), "{}", printed(&second));
     // In a namespace of its own it may be at work, but not with the first one's socket.
     let elsewhere = run(&Netns::new().unwrap(), &words);
     assert_eq!(elsewhere.status.code(), Some(1), "{}", printed(&elsewhere));
@@ -161,6 +162,32 @@ fn cleanup_removes_our_tables_and_no_others() {
     let output = run(&netns, &["cleanup", "--kube-proxy"]);
     assert_eq!(stdout(&output), "removed: table ip kube-proxy, table ip6 kube-proxy\n");
     assert_eq!(nft.run(&netns, &["list", "tables"]).unwrap(), "table ip other\n");
+}
+
+#[test]
+fn cleanup_beside_a_running_agent_does_not_cut_its_traffic() {
+    require_root();
+    let netns = Netns::new().unwrap();
+    let nft = Nft::system();
+    let agent = Agent::start_in_sync(&netns, &agent_args()).unwrap();
+    nft.run(&netns, &["add", "table", "ip", "kube-proxy"]).unwrap();
+    let process = format!("sliceproxy (process {}) is at work", agent.pid());
+
+    let output = run(&netns, &["cleanup"]);
+    assert_eq!(output.status.code(), Some(1), "{}", printed(&output));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.starts_with(&format!("error: {process}")), "{error}");
+    assert!(error.contains("stop it first"), "{error}");
+    let tables = nft.run(&netns, &["list", "tables"]).unwrap();
+    assert!(tables.contains("ip kube-proxy"), "nothing was removed: {tables}");
+
+    // What one does after moving a node from kube-proxy, and then the agent is at work.
+    let output = run(&netns, &["cleanup", "--kube-proxy"]);
+    assert_eq!(stdout(&output), "removed: table ip kube-proxy\n");
+    let note = String::from_utf8_lossy(&output.stderr);
+    assert!(note.starts_with(&format!("note: {process}")), "{note}");
+    assert!(!agent.log().contains("somebody else changed our tables"), "{}", agent.log());
+    assert!(stdout(&agent.ask(&["diff"]).unwrap()).starts_with("no difference"));
 }
 
 #[test]

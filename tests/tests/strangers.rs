@@ -102,13 +102,13 @@ fn a_table_that_another_process_holds_is_named_with_its_holder() {
         nft.run(&netns, &["list", "tables"]).unwrap().contains("sliceproxy").then_some(())
     })
     .unwrap();
+    let cleanup = command(&netns, &["cleanup"]).unwrap();
+    assert_eq!(cleanup.status.code(), Some(1), "{}", printed(&cleanup));
+    assert!(printed(&cleanup).contains("is held by process"), "{}", printed(&cleanup));
     let mut agent = Agent::start(&netns, &shop_args()).unwrap();
     let held = line(&agent, &["table ip6 sliceproxy is held by process"]);
     assert!(held.contains(&format!("process {} (nft)", holder.0.id())), "{held}");
     assert!(held.contains("end it"), "{held}");
-    let cleanup = command(&netns, &["cleanup"]).unwrap();
-    assert_eq!(cleanup.status.code(), Some(1), "{}", printed(&cleanup));
-    assert!(printed(&cleanup).contains("is held by process"), "{}", printed(&cleanup));
     drop(holder);
     agent.wait_in_sync().unwrap();
 }

@@ -83,7 +83,8 @@ Examples:
   sliceproxy render --manifests cluster.yaml --node-name node-a1 | nft --check -f -";
 
 const CLEANUP_EXAMPLES: &str = "\
-Other tables are left alone; nothing to remove is no error.
+Other tables are left alone; nothing to remove is no error. A running agent would write its tables
+again at once: beside one this fails, and --kube-proxy removes kube-proxy's only.
 
 Examples:
   sliceproxy cleanup

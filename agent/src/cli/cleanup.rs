@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use sliceproxy_dataplane::frontend::Family;
 use sliceproxy_dataplane::kernel::{Kernel, KernelError};
 use sliceproxy_dataplane::netlink::{NetlinkKernel, OtherChain};
@@ -12,6 +12,7 @@ use sliceproxy_dataplane::transaction::Transaction;
 
 use super::args::CleanupArgs;
 use super::{exit, output};
+use crate::alone::{Alone, Holder, NotAlone};
 
 /// The name of kube-proxy's tables in its nftables mode.
 const KUBE_PROXY: &str = "kube-proxy";
@@ -24,7 +25,20 @@ const IPTABLES: [&str; 3] = ["nat", "filter", "mangle"];
 /// If the kernel refuses.
 pub fn run(args: &CleanupArgs) -> Result<ExitCode> {
     let mut kernel = NetlinkKernel::open(&ProgramConfig::default())?;
-    let mut removed = remove_ours(&mut kernel)?;
+    let mut removed = Vec::new();
+    // Held to the end, so that no agent starts meanwhile.
+    let claim = claim()?;
+    match &claim {
+        Ok(_alone) => removed = remove_ours(&mut kernel)?,
+        Err(holder) if args.kube_proxy => eprintln!(
+            "note: sliceproxy{holder} is at work here: its own tables stay; stop it first to remove \
+             them too"
+        ),
+        Err(holder) => bail!(
+            "sliceproxy{holder} is at work in this network namespace, and would write its tables \
+             again at once: stop it first"
+        ),
+    }
     if args.kube_proxy {
         removed.extend(remove_kube_proxy(&mut kernel)?);
         if let Some(hint) = xtables_hint(Path::new("/proc/net")) {
@@ -38,6 +52,15 @@ pub fn run(args: &CleanupArgs) -> Result<ExitCode> {
     };
     output::write_out(&(text + "\n"))?;
     Ok(exit::OK)
+}
+
+/// The right to remove our tables, or the agent that has it.
+fn claim() -> Result<Result<Alone, Holder>, NotAlone> {
+    match Alone::claim() {
+        Ok(alone) => Ok(Ok(alone)),
+        Err(NotAlone::Taken(holder)) => Ok(Err(holder)),
+        Err(error @ NotAlone::Refused(_)) => Err(error),
+    }
 }
 
 /// Both tables go in one transaction.
