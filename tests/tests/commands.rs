@@ -23,6 +23,22 @@ fn agent_args() -> Vec<String> {
     offline().into_iter().chain(servers.map(ToOwned::to_owned)).collect()
 }
 
+#[test]
+fn objects_come_from_standard_input_too() {
+    use std::process::{Command, Stdio};
+    let shop = fs::File::open(shop::path()).unwrap();
+    let words = ["render", "--manifests", "-", "--node-name", "node-a1"];
+    let output = Command::new(sliceproxy_tests::agent::binary().unwrap())
+        .args(words)
+        .stdin(Stdio::from(shop))
+        .output()
+        .unwrap();
+    let netns = Netns::new().unwrap();
+    let path = shop::path().to_string_lossy().into_owned();
+    let from_file = run(&netns, &["render", "--manifests", &path, "--node-name", "node-a1"]);
+    assert_eq!(stdout(&output), stdout(&from_file));
+}
+
 fn run(netns: &Netns, words: &[&str]) -> Output {
     command(netns, words).unwrap()
 }

@@ -14,7 +14,7 @@ use super::mistake;
 use crate::config::Flags;
 use crate::config::flags::{SourceFlags, TrafficFlags};
 use crate::version;
-use crate::view::{Filter, Target};
+use crate::view::{Filter, Target, client};
 
 const ROOT_EXAMPLES: &str = "\
 Examples:
@@ -39,7 +39,8 @@ Examples:
   sliceproxy run --manifests ./objects --node-name node-a1 --feature-gates TopologyRouting=true
   sliceproxy run --config config.yaml --write-config-to -    show the settings in effect
 
-The file is read once, at start. SIGTERM ends the process and leaves the rules in the kernel;
+A file that is changed ends the process, to be started again with it; SIGHUP has it look at once.
+An unusable one is said and ignored. SIGTERM ends the process and leaves the rules in the kernel;
 `sliceproxy cleanup` removes them.";
 
 const DUMP_EXAMPLES: &str = "\
@@ -255,7 +256,7 @@ pub struct ExplainArgs {
     )]
     pub target: Target,
     /// The client's address
-    #[arg(long, value_name = "IP")]
+    #[arg(long, value_name = "IP", value_parser = client)]
     pub from: Option<IpAddr>,
     /// Form of the output
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]

@@ -48,6 +48,9 @@ pub fn run(args: &RunArgs, flags: BTreeMap<String, String>) -> Result<ExitCode> 
     };
     let config = loaded.config;
     if let Some(path) = &args.write_config_to {
+        for warning in loaded.warnings {
+            eprintln!("warning: {warning}");
+        }
         return write_config(&config, path);
     }
     logging::init(config.logging).context("cannot start the log")?;

@@ -74,6 +74,7 @@ pub(super) fn parse(text: &str) -> Result<Document, FileError> {
     let mut kube_proxy: Option<KubeProxyConfiguration> = None;
     let mut slice_proxy: Option<SliceProxyConfiguration> = None;
     let mut unknown = Vec::new();
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     for (index, part) in serde_norway::Deserializer::from_str(text).enumerate() {
         let value = without_nulls(Yaml::deserialize(part)?);
         if value.is_null() {

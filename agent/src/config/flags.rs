@@ -38,7 +38,8 @@ pub struct SourceFlags {
     /// Configuration file: a KubeProxyConfiguration, a SliceProxyConfiguration, or both
     #[arg(long, value_name = "FILE", value_parser = any_path)]
     pub config: Option<PathBuf>,
-    /// Kubernetes objects to use instead of an API server: a file or a folder
+    /// Kubernetes objects to use instead of an API server: a file or a folder; commands that read
+    /// them once also take a pipe, or - for standard input
     #[arg(long, value_name = "PATH")]
     pub manifests: Option<PathBuf>,
     /// Name of this node [default: the host's name in lower case]
@@ -48,8 +49,8 @@ pub struct SourceFlags {
     #[arg(long, value_name = "SELECTOR")]
     pub slice_selector: Option<String>,
     /// Regions of zones; zones that are not named are looked up in the API
-    #[arg(long, value_name = "ZONE=REGION,...", value_delimiter = ',', value_parser = parse_zone_region)]
-    pub zone_regions: Vec<(String, String)>,
+    #[arg(long, value_name = "ZONE=REGION,...", value_parser = parse_zone_regions)]
+    pub zone_regions: Vec<BTreeMap<String, String>>,
     /// Local socket for dump, explain and diff; "" for none [default: /run/sliceproxy/admin.sock]
     #[arg(long, value_name = "PATH", value_parser = any_path)]
     pub admin_socket: Option<PathBuf>,
@@ -221,13 +222,22 @@ ignored_flags! {
     vmodule = "vmodule",
 }
 
-fn parse_zone_region(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((zone, region)) if !zone.is_empty() && !region.is_empty() => {
-            Ok((zone.to_owned(), region.to_owned()))
+/// Nothing at all is no region of any zone.
+fn parse_zone_regions(text: &str) -> Result<BTreeMap<String, String>, String> {
+    let mut regions: BTreeMap<String, String> = BTreeMap::new();
+    for pair in text.split(',').filter(|_| !text.is_empty()) {
+        let (zone, region) = pair
+            .split_once('=')
+            .filter(|(zone, region)| !zone.is_empty() && !region.is_empty())
+            .ok_or("must be ZONE=REGION")?;
+        match regions.insert(zone.to_owned(), region.to_owned()) {
+            Some(other) if other != region => {
+                return Err(format!("zone {zone} can only be in one of {other} and {region}"));
+            }
+            _ => {}
         }
-        _ => Err("must be ZONE=REGION".to_owned()),
     }
+    Ok(regions)
 }
 
 /// A path that may be empty, which means none.
@@ -298,8 +308,8 @@ impl Flags {
         }
         set(&mut ours.slice_selector, flags.slice_selector.clone());
         set(&mut ours.admin_socket, flags.admin_socket.clone());
-        if !flags.zone_regions.is_empty() {
-            ours.zone_regions.get_or_insert_default().extend(flags.zone_regions.iter().cloned());
+        for regions in &flags.zone_regions {
+            ours.zone_regions.get_or_insert_default().extend(regions.clone());
         }
     }
 

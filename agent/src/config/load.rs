@@ -61,9 +61,9 @@ impl Config {
             Some(path) => read(path)?,
             None => Document::default(),
         };
-        let hostname = match flags.source.node_name {
-            Some(_) => String::new(),
-            None => std::fs::read_to_string(HOSTNAME)
+        let hostname = match flags.source.node_name.as_deref() {
+            Some(name) if !name.is_empty() => String::new(),
+            _ => std::fs::read_to_string(HOSTNAME)
                 .map_err(|source| ConfigError::Read { path: HOSTNAME.into(), source })?,
         };
         Self::from_parts(flags, document, &hostname).map_err(ConfigError::Invalid)

@@ -31,5 +31,5 @@ pub use route::{ChoiceView, OutcomeKind, RouteView, share};
 pub use rows::{RowState, RowView, rows};
 pub use services::{FrontendView, ServicePortView, Treatment, services};
 pub use slices::{HintsView, SliceEndpointView, SlicePortView, SliceView, slices};
-pub use target::Target;
+pub use target::{Target, client};
 pub use topology::{LocalTopologyView, Selected, TopologyView, topology};

@@ -9,7 +9,7 @@ use sliceproxy_dataplane::picture::Picture;
 
 use super::{
     DiffView, ExplainView, Filter, KernelView, Needed, RowView, ServicePortView, Sight, SliceView,
-    Target, TopologyView, diff, explain, kernel, rows, services, slices, topology,
+    Target, TopologyView, client, diff, explain, kernel, rows, services, slices, topology,
 };
 use crate::engine::Engine;
 use crate::host::Host;
@@ -108,7 +108,7 @@ impl Question {
             match parameter {
                 "filter" => filter = value.parse().map_err(|error| bad(&error))?,
                 "target" => target = Some(value.parse().map_err(|error| bad(&error))?),
-                "from" => from = Some(value.parse().map_err(|error| bad(&error))?),
+                "from" => from = Some(client(value).map_err(|error| bad(&error))?),
                 _ => return Err(bad(&"unknown, known are filter, target and from")),
             }
         }

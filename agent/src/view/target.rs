@@ -1,7 +1,7 @@
 //! What `explain` is asked about.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
 use sliceproxy_dataplane::frontend::{Frontend, Protocol};
@@ -45,6 +45,20 @@ impl FromStr for Target {
     }
 }
 
+/// The address of a client: one that a packet can come from. IPv4 written as IPv6 is IPv4.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn client(text: &str) -> Result<IpAddr, String> {
+    let address: IpAddr = text.parse().map_err(|_| "must be an IP address".to_owned())?;
+    let address = address.to_canonical();
+    let broadcast = IpAddr::V4(Ipv4Addr::BROADCAST);
+    if address.is_unspecified() || address.is_multicast() || address == broadcast {
+        return Err(format!("no packet comes from {address}"));
+    }
+    Ok(address)
+}
+
 fn frontend(socket: SocketAddr, protocol: Option<&str>) -> Result<Frontend, String> {
     let known = |name: &str| {
         Protocol::ALL
@@ -84,6 +98,21 @@ impl fmt::Display for Target {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
     use super::*;
+
+    #[test]
+    fn clients() {
+        for (text, expected) in [
+            ("10.244.1.10", "10.244.1.10"),
+            ("::ffff:10.244.1.10", "10.244.1.10"),
+            ("fd00::1", "fd00::1"),
+        ] {
+            assert_eq!(client(text).unwrap().to_string(), expected);
+        }
+        for text in ["0.0.0.0", "::", "224.0.0.1", "ff02::1", "255.255.255.255"] {
+            assert!(client(text).unwrap_err().starts_with("no packet comes from"), "{text}");
+        }
+        assert_eq!(client("web").unwrap_err(), "must be an IP address");
+    }
 
     #[test]
     fn targets() {

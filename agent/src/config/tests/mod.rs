@@ -163,6 +163,23 @@ fn a_flag_wins_over_the_file_and_the_file_over_the_default() {
 }
 
 #[test]
+fn a_flag_that_is_given_empty_is_not_set() {
+    let flags = flags("--hostname-override= --zone-regions= --cluster-cidr=");
+    let config = Config::load(&flags).unwrap().config;
+    assert!(!config.node_name.0.is_empty());
+    assert!(config.zone_regions.is_empty());
+    assert_eq!(config.detect_local, DetectLocal::ClusterCidr(Vec::new()));
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_the_file() {
+    let config = load(&format!("\u{feff}{KUBEADM}"), "").unwrap().config;
+    assert!(
+        matches!(config.detect_local, DetectLocal::ClusterCidr(networks) if networks.len() == 2)
+    );
+}
+
+#[test]
 fn a_server_can_be_switched_off() {
     for (line, healthz, metrics) in [
         ("--metrics-bind-address=", true, false),
@@ -290,6 +307,8 @@ fn flags_that_are_repeated_or_written_as_kube_proxys_are_taken() {
         ("--sync-period 0s", "must be more than 0"),
         ("--min-sync-period fast", "not a duration such as"),
         ("--zone-regions a", "must be ZONE=REGION"),
+        ("--zone-regions a=b,", "must be ZONE=REGION"),
+        ("--zone-regions a=b,c=d,a=c", "zone a can only be in one of b and c"),
         ("--feature-gates A", "is not NAME=true"),
         ("--cluster-cird 10.0.0.0/8", "--cluster-cidr"),
     ] {

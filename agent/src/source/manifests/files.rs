@@ -1,7 +1,7 @@
 //! Which files a path means, and their bytes.
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use super::ManifestError;
@@ -11,6 +11,9 @@ pub const MAX_FILE_SIZE: u64 = 512 << 20;
 
 /// Most files of a folder.
 pub const MAX_FILES: usize = 10_000;
+
+/// How commands call standard input.
+const STANDARD_INPUT: &str = "-";
 
 /// The file itself, or the manifests of the folder, sorted. Not recursive; names that begin with
 /// a dot are editors' and kubelet's own business.
@@ -22,7 +25,7 @@ pub(super) fn list(path: &Path) -> Result<Vec<PathBuf>, ManifestError> {
     }
     let unusable = |reason: String| ManifestError::Unusable { path: path.to_owned(), reason };
     if !kind.is_dir() {
-        return Err(unusable("neither a file nor a folder".to_owned()));
+        return Err(unusable("neither a file nor a folder, which `run` can follow".to_owned()));
     }
     let mut files = Vec::new();
     for entry in fs::read_dir(path).map_err(failed)? {
@@ -40,6 +43,12 @@ pub(super) fn list(path: &Path) -> Result<Vec<PathBuf>, ManifestError> {
     Ok(files)
 }
 
+/// Whether the path can be read only once: standard input, or a pipe.
+pub(super) fn is_stream(path: &Path) -> bool {
+    let other = |kind: fs::Metadata| !kind.is_file() && !kind.is_dir();
+    path == Path::new(STANDARD_INPUT) || fs::metadata(path).is_ok_and(other)
+}
+
 fn is_manifest(file: &Path) -> bool {
     let hidden = file.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
     let known = file.extension().is_some_and(|extension| {
@@ -51,8 +60,11 @@ fn is_manifest(file: &Path) -> bool {
 /// The bytes of `file`.
 pub(super) fn read(file: &Path) -> Result<Vec<u8>, ManifestError> {
     let mut bytes = Vec::new();
-    File::open(file)
-        .and_then(|open| open.take(MAX_FILE_SIZE + 1).read_to_end(&mut bytes))
+    let open: io::Result<Box<dyn Read>> = match file.to_str() {
+        Some(STANDARD_INPUT) => Ok(Box::new(io::stdin().lock())),
+        _ => File::open(file).map(|file| Box::new(file) as _),
+    };
+    open.and_then(|open| open.take(MAX_FILE_SIZE + 1).read_to_end(&mut bytes))
         .map_err(|source| ManifestError::Read { path: file.to_owned(), source })?;
     if bytes.len() as u64 > MAX_FILE_SIZE {
         return Err(ManifestError::Unusable {

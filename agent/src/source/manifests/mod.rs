@@ -160,7 +160,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Reads all of `path`, a file or a folder's `*.yaml`, `*.yml` and `*.json`. What is wrong with
+/// Reads all of `path`, a file, a pipe, `-` for standard input, or a folder's `*.yaml`, `*.yml` and `*.json`. What is wrong with
 /// some files or documents is in [`World::unread`], with objects in [`World::rejections`].
 ///
 /// # Errors
@@ -168,7 +168,8 @@ impl fmt::Display for Finding {
 pub fn load(path: &Path) -> Result<World, ManifestError> {
     let mut contents = Vec::new();
     let mut problems = Vec::new();
-    for file in files::list(path)? {
+    let stream = files::is_stream(path).then(|| vec![path.to_owned()]);
+    for file in stream.map_or_else(|| files::list(path), Ok)? {
         match files::read(&file).and_then(|bytes| parse(&file, &bytes)) {
             Ok((good, broken)) => {
                 contents.push(good);

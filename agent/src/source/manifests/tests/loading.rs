@@ -358,11 +358,22 @@ fn paths_that_are_no_manifests() {
     let folder = tempdir().unwrap();
     let missing = load(&folder.path().join("missing")).unwrap_err().to_string();
     assert!(missing.contains("missing: cannot be read"), "{missing}");
-    let error = load(Path::new("/dev/null")).unwrap_err().to_string();
-    assert!(error.contains("neither a file nor a folder"), "{error}");
+    let error = files::list(Path::new("/dev/null")).unwrap_err().to_string();
+    assert!(error.contains("neither a file nor a folder, which `run` can follow"), "{error}");
     // A single file may have any name.
     fs::write(folder.path().join("any-name"), shop("web", &["10.0.0.1"])).unwrap();
     assert_eq!(load(&folder.path().join("any-name")).unwrap().services.len(), 1);
+}
+
+#[test]
+fn a_pipe_can_be_loaded_though_not_followed() {
+    let folder = tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let writer = pipe.clone();
+    let writer = std::thread::spawn(move || fs::write(writer, shop("web", &["10.0.0.1"])).unwrap());
+    assert_eq!(load(&pipe).unwrap().services.len(), 1);
+    writer.join().unwrap();
 }
 
 proptest::proptest! {
