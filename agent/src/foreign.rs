@@ -60,7 +60,8 @@ pub fn listen(
         loop {
             match Watch::open(own_port) {
                 Ok(watch) => {
-                    if report(watch, &handle) {
+                    // What was changed before we listened, nobody has told.
+                    if handle.distrust().is_err() || report(watch, &handle) {
                         return;
                     }
                 }
