@@ -64,6 +64,21 @@ pub(super) fn ask(
     })
 }
 
+/// Lists objects of a kind, in the family with that number; 0 stands for all. Says whether the list is of
+/// a single moment.
+pub(super) fn list(
+    channel: &mut Channel,
+    kind: u16,
+    family: u8,
+    each: impl FnMut(Message<'_>),
+) -> Result<bool, KernelError> {
+    match ask(channel, kind, flag::DUMP, family, |_| {}, each)? {
+        DumpEnd::Whole => Ok(true),
+        DumpEnd::Interrupted => Ok(false),
+        DumpEnd::Refused(errno) => Err(io::Error::from_raw_os_error(errno).into()),
+    }
+}
+
 pub(super) fn each_element(attributes: Attributes<'_>, mut each: impl FnMut(Received<'_>)) {
     if let Some(list) = attributes.find(element::LIST_ELEMENTS) {
         for one in list.nested() {

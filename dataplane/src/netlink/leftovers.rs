@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use nix::libc::ENOENT;
 
 use super::NetlinkKernel;
+use super::dump::list;
 use super::number::{SUBSYSTEM, chain, data, family_number, flag, message, rule};
 use super::socket::{Channel, DumpEnd};
 use super::wire::{Attributes, Buffer};
@@ -67,7 +68,9 @@ fn find(
     is_leftover: impl Fn(&str) -> bool,
 ) -> Result<Option<Leftovers>, KernelError> {
     let mut found = Leftovers::default();
-    let whole = dump(channel, message::GET_CHAIN, family, |attributes| {
+    let number = family_number(family);
+    let whole = list(channel, message::GET_CHAIN, number, |answer| {
+        let attributes = answer.attributes();
         let name = attributes.find(chain::NAME).and_then(|name| name.text());
         let ours = attributes.find(chain::TABLE).and_then(|name| name.text()) == Some(table);
         // A base chain is never one of these, whatever its name.
@@ -80,7 +83,8 @@ fn find(
         return Ok(whole.then_some(found));
     }
     let Leftovers { chains, ways } = &mut found;
-    let whole = dump(channel, message::GET_RULE, family, |attributes| {
+    let whole = list(channel, message::GET_RULE, number, |answer| {
+        let attributes = answer.attributes();
         let text = |kind| attributes.find(kind).and_then(|name| name.text());
         let (Some(within), Some(handle)) =
             (text(rule::CHAIN), attributes.find(rule::HANDLE).and_then(|h| h.long_number()))
@@ -109,33 +113,6 @@ fn target(expression: Attributes<'_>) -> Option<&str> {
     let value = expression.find(rule::EXPRESSION_DATA)?.nested().find(immediate_data)?;
     let verdict = value.nested().find(data::VERDICT)?;
     verdict.nested().find(data::VERDICT_CHAIN)?.text()
-}
-
-/// Whether the dump is of a single moment.
-fn dump(
-    channel: &mut Channel,
-    kind: u16,
-    family: Family,
-    mut each: impl FnMut(Attributes<'_>),
-) -> Result<bool, KernelError> {
-    let mut request = Buffer::default();
-    let start = request.begin_message(
-        SUBSYSTEM << 8 | kind,
-        flag::REQUEST | flag::DUMP,
-        channel.next_sequence(),
-        family_number(family),
-        0,
-    );
-    request.end_message(start);
-    let end = channel.ask(&request, |answer| {
-        each(answer.attributes());
-        Ok(())
-    })?;
-    match end {
-        DumpEnd::Whole => Ok(true),
-        DumpEnd::Interrupted => Ok(false),
-        DumpEnd::Refused(errno) => Err(std::io::Error::from_raw_os_error(errno).into()),
-    }
 }
 
 /// First the ways there, then what is in the chains, then the chains, which may lead to each other.

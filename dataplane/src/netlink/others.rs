@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use super::dump::ask;
-use super::number::{chain, flag, message};
-use super::socket::{Channel, DumpEnd};
+use super::dump::list;
+use super::number::{chain, message};
+use super::socket::Channel;
 use super::wire::{Attributes, Message};
 use crate::kernel::KernelError;
 use crate::program::TABLE;
@@ -70,11 +70,8 @@ pub fn other_chains(wanted: impl Fn(&OtherChain) -> bool) -> Result<Vec<OtherCha
             let chain = answer.family().and_then(|family| parse(family, answer.attributes()));
             found.extend(chain.filter(&wanted));
         };
-        // Family 0 stands for all.
-        match ask(&mut channel, message::GET_CHAIN, flag::DUMP, 0, |_| {}, each)? {
-            DumpEnd::Whole => return Ok(found),
-            DumpEnd::Interrupted => {}
-            DumpEnd::Refused(errno) => return Err(std::io::Error::from_raw_os_error(errno).into()),
+        if list(&mut channel, message::GET_CHAIN, 0, each)? {
+            return Ok(found);
         }
     }
     Err(KernelError::Torn(ATTEMPTS))
