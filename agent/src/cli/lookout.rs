@@ -9,7 +9,7 @@ use sliceproxy_dataplane::program::PodTraffic;
 use tracing::{info, warn};
 
 use super::cleanup::is_of_kube_proxy;
-use crate::config::{Config, DetectLocal};
+use crate::config::Config;
 use crate::host::{self, is_of_pods};
 
 /// Pause between two looks for an interface, until there is one.
@@ -21,7 +21,8 @@ pub(super) fn start(config: &Config) {
         Ok(chains) => tables(&chains),
         Err(error) => warn!(%error, "cannot look for tables of kube-proxy"),
     });
-    tokio::spawn(pod_interfaces(config.detect_local.clone()));
+    // Interfaces are the same for both families.
+    tokio::spawn(pod_interfaces(config.program(&[]).pods_v4));
 }
 
 fn tables(chains: &[OtherChain]) {
@@ -40,14 +41,11 @@ fn tables(chains: &[OtherChain]) {
 }
 
 /// Pods' interfaces come with the first pod, and not at all if they are called otherwise.
-async fn pod_interfaces(detect: DetectLocal) {
-    let (pods, wanted) = match detect {
-        DetectLocal::BridgeInterface(name) => (PodTraffic::Interface(name.clone()), name),
-        DetectLocal::InterfaceNamePrefix(prefix) => {
-            let wanted = format!("{prefix}*");
-            (PodTraffic::InterfacePrefix(prefix), wanted)
-        }
-        DetectLocal::ClusterCidr(_) | DetectLocal::NodeCidr => return,
+async fn pod_interfaces(pods: PodTraffic) {
+    let wanted = match &pods {
+        PodTraffic::Interface(name) => name.clone(),
+        PodTraffic::InterfacePrefix(prefix) => format!("{prefix}*"),
+        PodTraffic::Unknown | PodTraffic::From(_) => return,
     };
     let mut told = false;
     loop {
