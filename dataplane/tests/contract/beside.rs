@@ -11,8 +11,7 @@ use sliceproxy_dataplane::rows::{Chain, Row, RowKey, Verdict};
 use sliceproxy_dataplane::transaction::Transaction;
 use sliceproxy_dataplane::walk::Rows;
 
-use super::samples::every_row;
-use super::{endpoint, frontend, program};
+use super::{endpoint, everything, frontend, program};
 
 /// A named case.
 pub(crate) type Case = (&'static str, fn(&mut dyn ReadBeside));
@@ -34,14 +33,7 @@ const LOOKS: usize = 20;
 fn same_as_read(kernel: &mut dyn ReadBeside) {
     let mut reader = kernel.reader();
     assert!(reader.pass().unwrap().state.v4.is_none());
-    let mut transaction =
-        Transaction { installed: Family::ALL.map(program).to_vec(), ..Transaction::default() };
-    for family in Family::ALL {
-        let (chains, rows) = every_row(&program(family));
-        transaction.new_chains.extend(chains);
-        transaction.added.extend(rows);
-    }
-    kernel.commit(&transaction).unwrap();
+    kernel.commit(&everything()).unwrap();
     let pass = reader.pass().unwrap();
     assert!(pass.exact);
     assert_eq!(pass.state, kernel.read().unwrap());

@@ -108,7 +108,8 @@ fn install(kernel: &mut dyn Kernel) {
     }
 }
 
-fn every_kind(kernel: &mut dyn Kernel) {
+/// Both programs, with rows of every kind.
+fn everything() -> Transaction {
     let mut transaction =
         Transaction { installed: Family::ALL.map(program).to_vec(), ..Transaction::default() };
     for family in Family::ALL {
@@ -116,6 +117,11 @@ fn every_kind(kernel: &mut dyn Kernel) {
         transaction.new_chains.extend(chains);
         transaction.added.extend(rows);
     }
+    transaction
+}
+
+fn every_kind(kernel: &mut dyn Kernel) {
+    let transaction = everything();
     let committed = kernel.commit(&transaction).unwrap();
     assert_eq!(committed.elements, transaction.added.len());
     let mut expected = transaction.added.clone();
