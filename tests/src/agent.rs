@@ -19,6 +19,9 @@ use crate::wait_for;
 /// How long an agent may take to program an empty kernel, or to end, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// Flags of an agent that serves neither health nor metrics.
+pub const WITHOUT_SERVERS: [&str; 2] = ["--healthz-bind-address=", "--metrics-bind-address="];
+
 /// The binary under test: `SLICEPROXY_BIN`, else the one that cargo built beside this test.
 ///
 /// # Errors

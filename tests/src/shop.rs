@@ -10,9 +10,23 @@ use anyhow::Context;
 use serde::Deserialize;
 use sliceproxy_dataplane::frontend::{Frontend, Protocol};
 
+use crate::agent::WITHOUT_SERVERS;
+
 /// The example cluster's objects.
 pub fn path() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("data/shop.yaml")
+}
+
+/// As its node `node-a1` sees them: for any command that takes manifests.
+pub fn offline_args() -> Vec<String> {
+    ["--manifests", &path().to_string_lossy(), "--node-name", "node-a1"]
+        .map(ToOwned::to_owned)
+        .into()
+}
+
+/// The same for an agent that listens nowhere.
+pub fn agent_args() -> Vec<String> {
+    offline_args().into_iter().chain(WITHOUT_SERVERS.map(ToOwned::to_owned)).collect()
 }
 
 /// The objects of the example cluster, as far as they matter here.

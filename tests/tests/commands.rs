@@ -12,17 +12,6 @@ use sliceproxy_tests::agent::{Agent, binary, command, printed};
 use sliceproxy_tests::nft::Nft;
 use sliceproxy_tests::{require_root, shop};
 
-fn offline() -> Vec<String> {
-    ["--manifests", &shop::path().to_string_lossy(), "--node-name", "node-a1"]
-        .map(ToOwned::to_owned)
-        .into()
-}
-
-fn agent_args() -> Vec<String> {
-    let servers = ["--healthz-bind-address=", "--metrics-bind-address="];
-    offline().into_iter().chain(servers.map(ToOwned::to_owned)).collect()
-}
-
 #[test]
 fn objects_come_from_standard_input_too() {
     use std::process::{Command, Stdio};
@@ -45,7 +34,7 @@ fn run(netns: &Netns, words: &[&str]) -> Output {
 
 /// `words`, with the manifests in place of an agent.
 fn run_offline(netns: &Netns, words: &[&str]) -> Output {
-    let offline = offline();
+    let offline = shop::offline_args();
     let words: Vec<&str> =
         words.iter().copied().chain(offline.iter().map(String::as_str)).collect();
     run(netns, &words)
@@ -70,7 +59,7 @@ fn diff_compares_without_writing_and_exits_like_diff() {
     assert_eq!(json(&output)["equal"], false);
     assert_eq!(nft.run(&netns, &["list", "tables"]).unwrap(), "", "nothing was written");
 
-    let agent = Agent::start_in_sync(&netns, &agent_args()).unwrap();
+    let agent = Agent::start_in_sync(&netns, &shop::agent_args()).unwrap();
     assert!(stdout(&agent.ask(&["diff"]).unwrap()).starts_with("no difference"));
     // Without the agent, so that it does not repair what is shown.
     assert!(agent.stop().unwrap().success());
@@ -98,7 +87,7 @@ fn diff_compares_without_writing_and_exits_like_diff() {
 fn a_running_agent_answers_everything() {
     require_root();
     let netns = Netns::new().unwrap();
-    let agent = Agent::start_in_sync(&netns, &agent_args()).unwrap();
+    let agent = Agent::start_in_sync(&netns, &shop::agent_args()).unwrap();
     for (words, expected) in [
         (vec!["dump", "services", "shop/web"], "10.97.65.144:80 ClusterIP"),
         (vec!["dump", "slices", "shop/web"], "10.244.1.10"),
@@ -131,7 +120,7 @@ fn one_agent_for_each_socket_and_none_left_behind() {
     let socket = folder.path().join("admin.sock");
     drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
     let taken = format!("--admin-socket={}", socket.display());
-    let own: Vec<String> = agent_args().into_iter().chain([taken.clone()]).collect();
+    let own: Vec<String> = shop::agent_args().into_iter().chain([taken.clone()]).collect();
     let mut first = netns
         .run(|| {
             let binary = sliceproxy_tests::agent::binary().unwrap();
@@ -165,7 +154,7 @@ fn cleanup_removes_our_tables_and_no_others() {
     require_root();
     let netns = Netns::new().unwrap();
     let nft = Nft::system();
-    let agent = Agent::start_in_sync(&netns, &agent_args()).unwrap();
+    let agent = Agent::start_in_sync(&netns, &shop::agent_args()).unwrap();
     assert!(agent.stop().unwrap().success());
     for table in ["ip other", "ip kube-proxy", "ip6 kube-proxy"] {
         let words: Vec<&str> = ["add", "table"].into_iter().chain(table.split(' ')).collect();
@@ -185,7 +174,7 @@ fn cleanup_beside_a_running_agent_does_not_cut_its_traffic() {
     require_root();
     let netns = Netns::new().unwrap();
     let nft = Nft::system();
-    let agent = Agent::start_in_sync(&netns, &agent_args()).unwrap();
+    let agent = Agent::start_in_sync(&netns, &shop::agent_args()).unwrap();
     nft.run(&netns, &["add", "table", "ip", "kube-proxy"]).unwrap();
     let process = format!("sliceproxy (process {}) is at work", agent.pid());
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 use sliceproxy::lab::probe::{Outcome, Vantage};
 use sliceproxy_dataplane::frontend::{Frontend, Protocol};
-use sliceproxy_tests::agent::{Agent, printed};
+use sliceproxy_tests::agent::{Agent, WITHOUT_SERVERS, printed};
 use sliceproxy_tests::nft::Nft;
 use sliceproxy_tests::shop::{self, Shop};
 use sliceproxy_tests::shop_lab::ShopLab;
@@ -104,7 +104,7 @@ fn explains_as(node: &str, gates: &[&str]) {
     let lab = ShopLab::new(&shop, node).unwrap();
     let mut args = lab.agent_args(&shop::path());
     args.extend(gates.iter().map(|gate| format!("--feature-gates={gate}")));
-    args.extend(["--healthz-bind-address=", "--metrics-bind-address="].map(ToOwned::to_owned));
+    args.extend(WITHOUT_SERVERS.map(ToOwned::to_owned));
     let agent = Agent::start_in_sync(lab.lab.node(), &args).unwrap();
     let pods = shop.pods().into_iter();
     let pods = pods.flat_map(|pod| pod.addresses.into_iter().map(move |a| (a, pod.name.clone())));
@@ -148,8 +148,7 @@ fn what_the_machine_has_is_told_instead_of_what_was_configured() {
     nft.run(netns, &["add table ip kube-proxy; add chain ip kube-proxy services"]).unwrap();
     let mut args = lab.agent_args(&shop::path());
     let mode = ["--detect-local-mode=InterfaceNamePrefix", "--pod-interface-name-prefix=cali"];
-    let servers = ["--healthz-bind-address=", "--metrics-bind-address="];
-    args.extend(mode.into_iter().chain(servers).map(ToOwned::to_owned));
+    args.extend(mode.into_iter().chain(WITHOUT_SERVERS).map(ToOwned::to_owned));
     let agent = Agent::start_in_sync(netns, &args).unwrap();
     for words in [
         ["WARN", "no interface is called like that", "cali*"],

@@ -10,21 +10,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use sliceproxy::lab::Netns;
-use sliceproxy_tests::agent::{Agent, binary, command, printed};
+use sliceproxy_tests::agent::{Agent, WITHOUT_SERVERS, binary, command, printed};
 use sliceproxy_tests::nft::Nft;
 use sliceproxy_tests::{require_root, shop, wait_for};
 
 const LIMIT: Duration = Duration::from_secs(10);
-
-fn shop_args() -> Vec<String> {
-    let shop = shop::path().to_string_lossy().into_owned();
-    let servers = ["--healthz-bind-address=", "--metrics-bind-address="];
-    ["--manifests", &shop, "--node-name", "node-a1"]
-        .into_iter()
-        .chain(servers)
-        .map(ToOwned::to_owned)
-        .collect()
-}
 
 /// Waits for a line of the log that holds all of `words`.
 fn line(agent: &Agent<'_>, words: &[&str]) -> String {
@@ -41,7 +31,7 @@ fn what_was_repaired_is_counted_by_what_it_was() {
     require_root();
     let netns = Netns::new().unwrap();
     let nft = Nft::system();
-    let agent = Agent::start_in_sync(&netns, &shop_args()).unwrap();
+    let agent = Agent::start_in_sync(&netns, &shop::agent_args()).unwrap();
     for (command, counts) in [
         (
             "add element ip sliceproxy services { 10.9.9.9 . icmp . 80 : drop }",
@@ -67,12 +57,12 @@ fn a_table_of_our_name_that_is_not_ours_is_replaced_and_named() {
     let netns = Netns::new().unwrap();
     let nft = Nft::system();
     nft.run(&netns, &["add", "table", "ip6", "sliceproxy", "{ chain mine { } ; }"]).unwrap();
-    let agent = Agent::start_in_sync(&netns, &shop_args()).unwrap();
+    let agent = Agent::start_in_sync(&netns, &shop::agent_args()).unwrap();
     line(&agent, &["WARN", "table ip6 sliceproxy was there and not ours"]);
     assert!(!agent.log().contains("table ip sliceproxy was there"), "{}", agent.log());
     assert!(!nft.run(&netns, &["list", "chains"]).unwrap().contains("mine"));
     agent.stop().unwrap();
-    let again = Agent::start_in_sync(&netns, &shop_args()).unwrap();
+    let again = Agent::start_in_sync(&netns, &shop::agent_args()).unwrap();
     assert!(!again.log().contains("not ours"), "{}", again.log());
 }
 
@@ -105,7 +95,7 @@ fn a_table_that_another_process_holds_is_named_with_its_holder() {
     let cleanup = command(&netns, &["cleanup"]).unwrap();
     assert_eq!(cleanup.status.code(), Some(1), "{}", printed(&cleanup));
     assert!(printed(&cleanup).contains("is held by process"), "{}", printed(&cleanup));
-    let mut agent = Agent::start(&netns, &shop_args()).unwrap();
+    let mut agent = Agent::start(&netns, &shop::agent_args()).unwrap();
     let held = line(&agent, &["table ip6 sliceproxy is held by process"]);
     assert!(held.contains(&format!("process {} (nft)", holder.0.id())), "{held}");
     assert!(held.contains("end it"), "{held}");
@@ -129,8 +119,8 @@ fn with_manifests_a_frontend_conflict_is_logged() {
     fs::write(folder.path().join("a.yaml"), both).unwrap();
     let netns = Netns::new().unwrap();
     let args = ["--manifests", &folder.path().to_string_lossy(), "--node-name", "n"];
-    let servers = ["--healthz-bind-address=", "--metrics-bind-address="];
-    let agent = Agent::start_in_sync(&netns, &[&args[..], &servers[..]].concat()).unwrap();
+    let args = [&args[..], &WITHOUT_SERVERS[..]].concat();
+    let agent = Agent::start_in_sync(&netns, &args).unwrap();
     let said = line(&agent, &["WARN", "Service shop/newer"]);
     assert!(said.contains("192.0.2.77:80/TCP is served for shop/older"), "{said}");
 }
@@ -189,7 +179,7 @@ fn what_nft_loads_of_render_is_taken_for_undamaged_whatever_the_prefix() {
     ] {
         let netns = Netns::new().unwrap();
         let networks = format!("--cluster-cidr={v4},{v6}");
-        let mut args = shop_args();
+        let mut args = shop::agent_args();
         // The namespace has none of the node's addresses.
         let no_node_ports = "--nodeport-addresses=203.0.113.0/24";
         args.extend([networks.clone(), no_node_ports.to_owned()]);
